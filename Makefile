@@ -1,0 +1,100 @@
+# Every target sets up what it needs; start with `make help`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN    := .venv/bin
+PY     := $(BIN)/python
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+GXX    ?= g++
+CLANGXX ?= # when empty, tools/find-clang.sh finds or installs one
+FUZZ_SECONDS ?= 60
+
+TOOLS     := .venv/.tools
+INSTALLED := .venv/.installed
+CORE      := $(shell find core -type f -not -name '.*' 2>/dev/null)
+CXX_FILES  = $(shell find core tests examples benchmarks -type f \( -name '*.cpp' -o -name '*.h' \
+               -o -name '*.c' -o -name '*.cu' -o -name '*.cuh' \) 2>/dev/null)
+
+# $(call cmake,DIR,COMPILER,OPTIONS): configure build/DIR and build it.
+cmake = cxx=$(2) && $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_CXX_COMPILER=$$cxx $(3) \
+  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja --log-level=WARNING >/dev/null && \
+  echo "build/$(1) ($$cxx)" && $(BIN)/cmake --build build/$(1) -j $(JOBS)
+ctest = $(BIN)/ctest --test-dir build/$(1) --output-on-failure --no-tests=error -j $(JOBS)
+clang = $$(CLANGXX='$(CLANGXX)' tools/find-clang.sh $(1))
+
+.PHONY: help setup demo test test-cpp test-py soak lint lint-py lint-cpp format tsan asan fuzz \
+        bench bench-check golden docs clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(TOOLS): tools/bootstrap.sh
+	tools/bootstrap.sh
+	@touch $@
+
+# Python sources are not listed: the install is editable, so editing them rebuilds nothing.
+$(INSTALLED): $(TOOLS) pyproject.toml CMakeLists.txt $(CORE)
+	$(BIN)/pip install --quiet --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+setup: $(INSTALLED)  ## make .venv, install the package into it, find both compilers
+	@$(PY) --version && $(GXX) --version | head -n 1 && cxx=$(call clang) && $$cxx --version | head -n 1
+
+demo: $(INSTALLED)  ## run the first example
+	$(PY) examples/01_ragged_attention/main.py
+
+test: test-cpp test-py  ## run the C++ tests, then the Python tests (no hardware needed)
+test-cpp: $(TOOLS)  ## build and run the C++ tests
+	@$(call cmake,test,$(GXX),-DPTOWSP_TESTS=ON)
+	$(call ctest,test)
+test-py: $(INSTALLED)  ## run the Python tests, without the soak tests
+	$(PY) -m pytest
+soak: $(INSTALLED)  ## run the long property tests
+	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak
+
+lint: lint-py lint-cpp  ## run every static check
+
+lint-py: $(INSTALLED)  ## ruff, pyright, import rules, repository rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	PYTHONPATH=python $(BIN)/lint-imports --no-logo --cache-dir build/import-linter
+	$(PY) tests/lint/run.py
+
+lint-cpp: $(INSTALLED)  ## clang-format, and a -Werror compile with gcc and with clang
+	@$(if $(CXX_FILES),$(BIN)/clang-format --dry-run --Werror $(CXX_FILES))
+	@$(call cmake,lint-gcc,$(GXX),$(LINT))
+	@$(call cmake,lint-clang,$(call clang),$(LINT))
+LINT = -DPTOWSP_COMPILE_ONLY=ON -DPTOWSP_WERROR=ON -DPTOWSP_PYTHON=ON -DPTOWSP_TESTS=ON \
+       -DPython_EXECUTABLE=$(CURDIR)/$(PY) -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1
+
+format: $(INSTALLED)  ## rewrite Python and C++ files in the project's format
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+	$(if $(CXX_FILES),$(BIN)/clang-format -i $(CXX_FILES))
+
+# Some kernels randomise addresses more than ThreadSanitizer accepts; setarch -R turns that off.
+tsan: $(TOOLS)  ## run the C++ tests under ThreadSanitizer
+	@$(call cmake,tsan,$(GXX),-DPTOWSP_TESTS=ON -DPTOWSP_SANITIZE=thread)
+	$(shell setarch -R true 2>/dev/null && echo setarch -R) $(call ctest,tsan)
+asan: $(TOOLS)  ## run the C++ tests under AddressSanitizer and UBSan
+	@$(call cmake,asan,$(GXX),-DPTOWSP_TESTS=ON -DPTOWSP_SANITIZE=address)
+	$(call ctest,asan)
+
+fuzz: $(TOOLS)  ## fuzz each target in tests/fuzz for FUZZ_SECONDS (60)
+	@$(call cmake,fuzz,$(call clang,--fuzzer),-DPTOWSP_FUZZ=ON)
+	tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+bench: $(INSTALLED)  ## run the benchmarks
+	$(PY) -m benchmarks.run
+bench-check: $(INSTALLED)  ## compare a benchmark run with the recorded one
+	$(PY) -m benchmarks.check
+golden: $(INSTALLED)  ## rewrite the golden files from the current output
+	$(PY) -m pytest --update-golden
+docs: $(INSTALLED)  ## regenerate the generated pages
+	$(PY) tools/gen_docs.py
+
+clean:  ## remove build outputs (keeps .venv)
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

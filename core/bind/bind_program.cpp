@@ -1,0 +1,287 @@
+// Python's view of programs and runs: a thin layer over the C interface. Errors come back as data;
+// pto_wsp.backends.cpu turns them into exceptions.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bind.h"
+#include "ptowsp/plan.h"
+#include "ptowsp/ptowsp.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using ptowsp::DType;
+
+// What the fields of a ptowsp_error look like in Python; None for success.
+nb::object error_tuple(const ptowsp_error& e) {
+  if (e.status == 0) return nb::none();
+  nb::list indices;
+  for (uint32_t i = 0; i < e.num_indices; ++i) indices.append(e.indices[i]);
+  return nb::make_tuple(e.status, std::string(e.message), e.site, e.symbol, nb::tuple(indices),
+                        e.task_id, e.offset);
+}
+
+nb::dlpack::dtype dlpack_type(DType t) {
+  const auto bits = static_cast<uint8_t>(ptowsp::dtype_size(t) * 8);
+  switch (t) {
+    case DType::F64:
+    case DType::F32:
+    case DType::F16:
+      return {static_cast<uint8_t>(nb::dlpack::dtype_code::Float), bits, 1};
+    case DType::I8:
+    case DType::I16:
+    case DType::I32:
+    case DType::I64:
+      return {static_cast<uint8_t>(nb::dlpack::dtype_code::Int), bits, 1};
+    case DType::BOOL:
+      return {static_cast<uint8_t>(nb::dlpack::dtype_code::Bool), bits, 1};
+    default:  // NumPy has no bfloat16 of its own: the caller gets the bits
+      return {static_cast<uint8_t>(nb::dlpack::dtype_code::UInt), bits, 1};
+  }
+}
+
+nb::object as_array(const ptowsp_view& v) {
+  size_t shape[PTOWSP_MAX_RANK];
+  for (uint32_t d = 0; d < v.rank; ++d) shape[d] = static_cast<size_t>(v.shape[d]);
+  nb::ndarray<nb::numpy> array(v.data, v.rank, shape, nb::none(), v.stride,
+                               dlpack_type(static_cast<DType>(v.dtype)));
+  return nb::cast(array, nb::rv_policy::reference);
+}
+
+// Calls a Python kernel: dispatch(views, indices) -> 0, or 4 * number of the kept exception + 1 for
+// failed, + 2 for interrupted. The number becomes the message.
+int32_t call_python(const ptowsp_call* call, void* user) {
+  nb::gil_scoped_acquire gil;
+  try {
+    nb::list views;
+    for (uint32_t i = 0; i < call->num_views; ++i) views.append(as_array(call->views[i]));
+    nb::list indices;
+    for (uint32_t i = 0; i < call->num_indices; ++i) indices.append(call->indices[i]);
+    const nb::handle dispatch(static_cast<PyObject*>(user));
+    const auto result = nb::cast<int32_t>(dispatch(views, nb::tuple(indices)));
+    if (result != 0) std::snprintf(call->error, call->error_size, "%d", result >> 2);
+    return result & 3;
+  } catch (const std::exception& e) {  // only if the dispatcher itself is broken
+    std::snprintf(call->error, call->error_size, "%s", e.what());
+    return 1;
+  }
+}
+
+// Lets Ctrl-C reach a run: remembers the exception that a signal handler raised.
+struct Signals {
+  std::optional<nb::python_error> raised;
+
+  static int32_t poll(void* self) {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return 0;
+    static_cast<Signals*>(self)->raised.emplace();
+    return 1;
+  }
+  void rethrow() {
+    if (raised) throw nb::python_error(*raised);
+  }
+};
+
+// (symbol, dtype, value, address, shape, strides in elements, read_only)
+using Binding = std::tuple<uint32_t, uint32_t, int64_t, uintptr_t, std::vector<int64_t>,
+                           std::vector<int64_t>, bool>;
+
+std::vector<ptowsp_binding> to_native(const std::vector<Binding>& bindings) {
+  std::vector<ptowsp_binding> out(bindings.size());
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    const auto& [symbol, dtype, value, address, shape, strides, read_only] = bindings[i];
+    if (shape.size() > PTOWSP_MAX_RANK || shape.size() != strides.size()) {
+      throw nb::value_error("a binding has too many dimensions");
+    }
+    ptowsp_binding& b = out[i];
+    b.symbol = symbol;
+    b.dtype = dtype;
+    b.rank = static_cast<uint32_t>(shape.size());
+    b.read_only = read_only ? 1 : 0;
+    b.value = value;
+    b.data = reinterpret_cast<void*>(address);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      b.shape[d] = shape[d];
+      b.stride[d] = strides[d];
+    }
+  }
+  return out;
+}
+
+class NativeRun {
+ public:
+  NativeRun(ptowsp_run* run, uint32_t workers, nb::object program)
+      : run_(run), workers_(workers), program_(std::move(program)) {}
+  NativeRun(const NativeRun&) = delete;
+  NativeRun& operator=(const NativeRun&) = delete;
+  ~NativeRun() {
+    // A run still in flight reads memory that belongs to this object's owner.
+    nb::gil_scoped_release nogil;
+    ptowsp_run_cancel(run_);
+    ptowsp_run_wait(run_, -1, nullptr);
+    ptowsp_run_free(run_);
+  }
+
+  // (ended, error or None); waits at most timeout_ns.
+  nb::tuple wait(int64_t timeout_ns) {
+    ptowsp_error error{};
+    int32_t status = 0;
+    {
+      nb::gil_scoped_release nogil;
+      status = ptowsp_run_wait(run_, timeout_ns, &error);
+    }
+    const bool ended = status != static_cast<int32_t>(ptowsp::Status::TIMEOUT);
+    return nb::make_tuple(ended, ended ? error_tuple(error) : nb::none());
+  }
+
+  void cancel() { ptowsp_run_cancel(run_); }
+
+  nb::dict stats() const {
+    ptowsp_stats s{};
+    ptowsp_run_stats(run_, &s);
+    nb::dict out;
+#define PTOWSP_STAT(name, doc) out[#name] = s.name;
+#include "ptowsp/stats.def"
+#undef PTOWSP_STAT
+    return out;
+  }
+
+  std::vector<uint64_t> worker_tasks() const {
+    std::vector<uint64_t> counts(workers_);
+    ptowsp_run_worker_tasks(run_, counts.data());
+    return counts;
+  }
+
+  // The events as the bytes of an array of ptowsp_event.
+  nb::bytes trace() const {
+    std::vector<ptowsp_event> events(ptowsp_run_trace(run_, nullptr, 0));
+    ptowsp_run_trace(run_, events.data(), events.size());
+    return nb::bytes(reinterpret_cast<const char*>(events.data()),
+                     events.size() * sizeof(ptowsp_event));
+  }
+
+ private:
+  ptowsp_run* run_;
+  uint32_t workers_;
+  nb::object program_;  // outlives the run
+};
+
+class NativeProgram {
+ public:
+  NativeProgram(ptowsp_program* program, uint32_t workers) : program_(program), workers_(workers) {}
+  NativeProgram(const NativeProgram&) = delete;
+  NativeProgram& operator=(const NativeProgram&) = delete;
+  ~NativeProgram() {
+    nb::gil_scoped_release nogil;
+    ptowsp_program_free(program_);
+  }
+
+  // Ends runs in flight and joins all threads.
+  void close() {
+    nb::gil_scoped_release nogil;
+    ptowsp_program_close(program_);
+  }
+
+  // (program, None) or (None, error)
+  static nb::tuple load(const nb::bytes& bytes, uint32_t workers, uint64_t seed) {
+    ptowsp_error error{};
+    ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
+    if (plan == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
+    const ptowsp_options options{workers, 0, seed};
+    ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
+    ptowsp_plan_free(plan);
+    if (program == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
+    return nb::make_tuple(nb::cast(new NativeProgram(program, workers)), nb::none());
+  }
+
+  void set_native_kernel(uint32_t kernel, uintptr_t address) {
+    ptowsp_program_set_kernel(program_, kernel, reinterpret_cast<ptowsp_kernel_fn>(address),
+                              nullptr);
+  }
+
+  void set_python_kernel(uint32_t kernel, nb::callable dispatch) {
+    ptowsp_program_set_kernel(program_, kernel, call_python, dispatch.ptr());
+    kernels_.push_back(std::move(dispatch));
+  }
+
+  // (run, None) or (None, error); raises what a signal handler raised while the run went on.
+  static nb::tuple start(nb::object self, const std::vector<Binding>& bindings,
+                         bool asynchronous) {
+    NativeProgram& program = nb::cast<NativeProgram&>(self);
+    const std::vector<ptowsp_binding> native = to_native(bindings);
+    ptowsp_error error{};
+    Signals signals;
+    ptowsp_run* run = nullptr;
+    {
+      nb::gil_scoped_release nogil;
+      run = ptowsp_run_start(program.program_, native.data(), native.size(), asynchronous ? 1 : 0,
+                             Signals::poll, &signals, &error);
+    }
+    if (run == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
+    nb::object out = nb::cast(new NativeRun(run, program.workers_, std::move(self)));
+    signals.rethrow();
+    return nb::make_tuple(out, nb::none());
+  }
+
+  // (tasks, lane 0, lane 1, None) or (0, 0, 0, error)
+  nb::tuple generate(const std::vector<Binding>& bindings) {
+    const std::vector<ptowsp_binding> native = to_native(bindings);
+    ptowsp_error error{};
+    Signals signals;
+    uint64_t tasks = 0;
+    uint64_t hash[2] = {0, 0};
+    {
+      nb::gil_scoped_release nogil;
+      ptowsp_generate(program_, native.data(), native.size(), Signals::poll, &signals, &tasks, hash,
+                      &error);
+    }
+    signals.rethrow();
+    return nb::make_tuple(tasks, hash[0], hash[1], error_tuple(error));
+  }
+
+  void after_fork() { ptowsp_program_after_fork(program_); }
+
+ private:
+  ptowsp_program* program_;
+  uint32_t workers_;
+  std::vector<nb::callable> kernels_;  // keeps them alive
+};
+
+nb::list stat_docs() {
+  nb::list out;
+#define PTOWSP_STAT(name, doc) out.append(nb::make_tuple(#name, doc));
+#include "ptowsp/stats.def"
+#undef PTOWSP_STAT
+  return out;
+}
+
+}  // namespace
+
+void ptowsp::bind_program(nb::module_& m) {
+  nb::class_<NativeProgram>(m, "NativeProgram")
+      .def_static("load", &NativeProgram::load, nb::arg("plan"), nb::arg("workers"),
+                  nb::arg("seed"))
+      .def("set_native_kernel", &NativeProgram::set_native_kernel)
+      .def("set_python_kernel", &NativeProgram::set_python_kernel)
+      .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"))
+      .def("generate", &NativeProgram::generate, nb::arg("bindings"))
+      .def("close", &NativeProgram::close)
+      .def("after_fork", &NativeProgram::after_fork);
+  nb::class_<NativeRun>(m, "NativeRun")
+      .def("wait", &NativeRun::wait, nb::arg("timeout_ns"))
+      .def("cancel", &NativeRun::cancel)
+      .def("stats", &NativeRun::stats)
+      .def("worker_tasks", &NativeRun::worker_tasks)
+      .def("trace", &NativeRun::trace);
+  m.def("stat_docs", &stat_docs, "(name, meaning) of each counter of a run.");
+  m.attr("EVENT_SIZE") = sizeof(ptowsp_event);
+}

@@ -1,0 +1,172 @@
+// A plan with values: what a run needs to generate tasks, worked out once per execute in time that
+// depends on the plan, never on the number of tasks.
+//
+// Symbols become numbers, so most index expressions become `base + sum(coefficient * loop index)`.
+// Tensors that share bytes join one storage. Bounds are proved by interval analysis where possible;
+// what cannot be proved is marked and checked per task. A BoundPlan is immutable after bind() and is
+// read by all workers without synchronisation.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ptowsp/error.h"
+#include "ptowsp/hash.h"
+#include "ptowsp/plan_view.h"
+#include "ptowsp/ptowsp.h"
+
+namespace ptowsp {
+
+// value = base + sum over levels < top of coef[level] * loop[level]; exact, no overflow (proved).
+struct Affine {
+  i64 base = 0;
+  u32 top = 0;  // 1 + highest level with a coefficient; 0: a constant
+  i64 coef[kMaxLoops] = {};
+};
+
+// An expression ready to be evaluated. Where it is not affine, `node` is walked with checks.
+struct BoundExpr {
+  u32 node = kNone;
+  bool affine = false;
+  Affine form;
+
+  bool constant() const { return affine && form.top == 0; }
+};
+
+struct BoundArray {
+  const void* data = nullptr;
+  DType dtype = DType::I64;
+  u32 rank = 0;
+  i64 shape[2] = {1, 1};
+  i64 stride[2] = {0, 0};
+  i64 min = 0;  // of the elements; min > max when there are none
+  i64 max = -1;
+
+  i64 at(i64 i, i64 j) const;
+};
+
+struct BoundTensor {
+  char* data = nullptr;
+  DType dtype = DType::F32;
+  u32 item = 4;      // bytes of an element
+  u32 rank = 0;
+  u32 storage = 0;   // tensors with equal storage may share bytes
+  u32 geometry = 0;  // tensors with equal geometry have the same base, shape and strides
+  bool by_bytes = false;  // its elements overlap one another: compare by byte interval only
+  bool read_only = false;
+  i64 shape[kMaxRank] = {};
+  i64 stride[kMaxRank] = {};
+  i64 cell[kMaxRank] = {};  // size of the tensor map's cells, per dimension
+};
+
+// What one task touches of one tensor.
+struct Region {
+  u32 tensor = 0;
+  u32 storage = 0;
+  u32 geometry = 0;
+  u32 mode = 0;
+  u32 rank = 0;
+  bool by_bytes = false;
+  bool empty = false;
+  i64 start[kMaxRank];
+  i64 extent[kMaxRank];
+  i64 step[kMaxRank];
+  u64 byte_lo = 0;  // address of the first byte
+  u64 byte_hi = 0;  // address past the last byte
+};
+
+struct BoundDim {
+  BoundExpr start, extent, step;
+  bool dropped = false;
+};
+
+struct BoundAccess {
+  u32 tensor = 0;
+  u32 mode = 0;
+  u32 rank = 0;
+  u32 dims = 0;        // first of its dimensions in BoundPlan::dims
+  u32 seen_rank = 0;   // dimensions that the kernel sees
+  bool checked = true; // bounds are checked per task
+};
+
+struct BoundSite {
+  u32 kernel = 0;
+  u32 level = 0;
+  u32 accesses = 0;  // first of its entries in BoundPlan::site_accesses
+  u32 num_accesses = 0;
+  HashSum hash;      // the part that is equal for all its tasks
+};
+
+struct BoundLoop {
+  BoundExpr start, extent;
+};
+
+class BoundPlan {
+ public:
+  // Checks the bindings against the plan. On failure `error` says which symbol and why.
+  static std::unique_ptr<BoundPlan> bind(const PlanView& plan, const ptowsp_binding* bindings,
+                                         std::size_t count, Error* error);
+
+  const PlanView& plan() const { return *plan_; }
+  const std::vector<Instr>& code() const { return code_; }
+  const std::vector<BoundSite>& sites() const { return sites_; }
+  const std::vector<BoundTensor>& tensors() const { return tensors_; }
+  const BoundLoop& loop(u32 axis) const { return loops_[axis]; }
+  const BoundAccess& access(u32 i) const { return accesses_[i]; }
+  // The access behind tensor argument `p` of a site.
+  u32 site_access(const BoundSite& s, u32 p) const { return site_accesses_[s.accesses + p]; }
+  const BoundDim& dim(u32 i) const { return dims_[i]; }
+  u32 num_storages() const { return num_storages_; }
+  u64 accesses_checked() const { return accesses_checked_; }
+  u64 accesses_proved() const { return accesses_proved_; }
+
+  // Value of an expression for given loop indices. False: overflow, division by zero or an array
+  // index out of range, described in `error`.
+  bool eval(const BoundExpr& e, const i64* loops, i64* out, Error* error) const {
+    if (!e.affine) return eval_node(e.node, Env{loops, {}}, out, error);
+    i64 v = e.form.base;
+    for (u32 l = 0; l < e.form.top; ++l) v += e.form.coef[l] * loops[l];
+    *out = v;
+    return true;
+  }
+
+  // The region that access `i` touches; false if it leaves its tensor or cannot be evaluated.
+  bool region(u32 i, const i64* loops, Region* out, Error* error) const;
+
+  // Adds the task at these loop indices to a hash.
+  void hash_task(u32 site, const i64* loops, const Region* regions, TaskHash* hash) const;
+
+ private:
+  friend class Binder;
+
+  // Values of the variables that an expression may name.
+  struct Env {
+    const i64* loops;
+    i64 bound[kMaxBoundVars];  // of enclosing REDUCE and SEARCH nodes
+  };
+  bool eval_node(u32 node, const Env& env, i64* out, Error* error) const {
+    return eval_expr(plan_->expr(node), env, out, error);
+  }
+  bool eval_expr(const Expr& e, const Env& env, i64* out, Error* error) const;
+  bool eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const;
+  bool eval_load(const Expr& e, const Env& env, i64* out, Error* error) const;
+  bool eval_fold(const Expr& e, const Env& env, i64* out, Error* error) const;
+  bool out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, Error* error) const;
+
+  const PlanView* plan_ = nullptr;
+  std::vector<Instr> code_;
+  std::vector<i64> symbols_;         // by SYMBOL: value of extents, scalars and facts
+  std::vector<BoundArray> arrays_;   // by SYMBOL
+  std::vector<BoundTensor> tensors_; // by TENSOR
+  std::vector<BoundExpr> exprs_;     // by EXPR
+  std::vector<BoundLoop> loops_;     // by AXIS
+  std::vector<BoundAccess> accesses_;
+  std::vector<BoundDim> dims_;
+  std::vector<BoundSite> sites_;     // by SITE
+  std::vector<u32> site_accesses_;   // the accesses of each site, in argument order
+  u32 num_storages_ = 0;
+  u64 accesses_checked_ = 0;
+  u64 accesses_proved_ = 0;
+};
+
+}  // namespace ptowsp

@@ -1,0 +1,44 @@
+// Generates tasks: a resumable walk over a plan's code in program order.
+//
+// A Cursor is plain data with an explicit bounded stack. It can be copied, stored and resumed at any
+// event; whoever holds it may advance it, one thread at a time. It knows nothing of tasks in flight:
+// the caller turns its events into records and phases.
+#pragma once
+
+#include "ptowsp/bind.h"
+
+namespace ptowsp {
+
+enum class Event : u8 {
+  Task,        // a task: Cursor::site, Cursor::loops, Cursor::task_id
+  GroupOpen,   // a FOR_EACH or SEQUENTIAL begins; its first phase is open
+  PhaseNext,   // its next phase begins; it waits for the one before
+  GroupClose,  // it ends
+  Done,        // no more events
+  Error        // an expression failed; the cursor must not be advanced further
+};
+
+struct Cursor {
+  u32 pc = 0;
+  u32 depth = 0;      // open blocks
+  u32 level = 0;      // open loops
+  u32 site = kNone;   // of the last Task event
+  u32 announced = 0;  // the child at pc was counted in its SEQUENTIAL block
+  u32 reserved = 0;
+  u64 next_task = 0;  // task_id of the next task
+  u64 task_id = 0;    // of the last Task event
+  i64 loops[kMaxLoops] = {};
+  CursorFrame frames[kMaxBlocks] = {};
+
+  // A cursor at the start of an entry.
+  static Cursor at_entry(const BoundPlan& plan, u32 entry);
+
+  // Goes on to the next event.
+  Event advance(const BoundPlan& plan, Error* error);
+
+ private:
+  Event enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error* error);
+  Event leave_block(const BoundPlan& plan, bool* quiet);
+};
+
+}  // namespace ptowsp

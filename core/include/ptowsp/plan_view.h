@@ -1,0 +1,55 @@
+// Reads a plan's bytes in place. PlanView is only made by validate() (validate.h), so every index,
+// span, string and program counter it hands out has been checked: readers check nothing again.
+#pragma once
+
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "ptowsp/plan.h"
+
+namespace ptowsp {
+
+class PlanView {
+ public:
+  // Where the records of a section lie. Sections that the file does not hold are empty.
+  struct Table {
+    const u8* data = nullptr;
+    u32 count = 0;
+    u32 stride = 0;
+  };
+
+  const Header& header() const { return header_; }
+  const Table& table(Section s) const { return tables_[static_cast<std::size_t>(s)]; }
+  u32 count(Section s) const { return table(s).count; }
+  bool has(Feature f) const { return ((header_.features >> static_cast<u32>(f)) & 1u) != 0; }
+
+  // Record i of section S, copied out (records need not be aligned in memory).
+  template <Section S>
+  typename RecordOf<S>::type get(u32 i) const {
+    typename RecordOf<S>::type out;
+    const Table& t = table(S);
+    std::memcpy(&out, t.data + static_cast<std::size_t>(i) * t.stride, sizeof(out));
+    return out;
+  }
+
+  Instr code(u32 pc) const { return get<Section::CODE>(pc); }
+  Expr expr(u32 i) const { return get<Section::EXPR>(i); }
+
+  // A {u16 length, bytes} entry of a string section.
+  std::string_view string(u32 offset, Section s = Section::STRING) const {
+    if (offset == kNone) return {};
+    const u8* p = table(s).data + offset;
+    u16 n = 0;
+    std::memcpy(&n, p, sizeof(n));
+    return {reinterpret_cast<const char*>(p + 2), n};
+  }
+
+ private:
+  friend struct PlanLoader;  // validate.cpp
+  static constexpr std::size_t kTables = 130;
+  Header header_{};
+  Table tables_[kTables]{};
+};
+
+}  // namespace ptowsp

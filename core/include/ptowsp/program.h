@@ -1,0 +1,90 @@
+// A loaded plan with kernels and worker threads; runs queue in call order.
+//
+// Threads: workers 1 .. n-1 are made when the first run needs them and sleep between runs. Worker 0
+// is the thread that calls run(), or the driver thread for asynchronous runs. All of them are joined
+// by close(); none outlives the program. After fork() the child has none of them: after_fork()
+// leaves their handles behind and starts afresh.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "ptowsp/run.h"
+
+namespace ptowsp {
+
+// The bytes of a plan and the view of them, shared by programs.
+struct LoadedPlan {
+  std::vector<u8> bytes;
+  PlanView view;
+};
+
+class Program;
+
+// A run and its place in the program's queue.
+struct QueuedRun {
+  Program* program = nullptr;
+  std::unique_ptr<Run> run;
+  bool asynchronous = false;
+  bool done = false;  // under the pool's lock
+};
+
+class Program {
+ public:
+  static std::unique_ptr<Program> make(std::shared_ptr<const LoadedPlan> plan,
+                                       const ptowsp_options& options, Error* error);
+  ~Program() { close(); }
+
+  const PlanView& plan() const { return plan_->view; }
+  u32 workers() const { return workers_; }
+  bool set_kernel(u32 kernel, KernelSlot slot);
+
+  // A run with these bindings, not started. Null: `error` says what does not fit.
+  std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count,
+                                     Error* error);
+  // Waits for its turn, runs with the calling thread as worker 0, returns when it has ended.
+  void run(QueuedRun* run);
+  // Queues the run for the driver thread and returns.
+  void start(QueuedRun* run);
+  // False on time-out; a negative timeout waits for ever.
+  bool wait(const QueuedRun& run, i64 timeout_ns);
+  // Cancels what is queued or running, then joins all threads.
+  void close();
+  void after_fork();
+
+  // Number of tasks and their hash, without running anything.
+  bool generate(const BoundPlan& plan, ptowsp_interrupt_fn interrupt, void* user, u64* tasks,
+                TaskHash* hash, Error* error) const;
+
+ private:
+  struct Pool {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<QueuedRun*> queue;  // the front one runs
+    std::vector<std::thread> threads;
+    std::thread driver;
+    Run* current = nullptr;
+    u64 epoch = 0;  // counts runs; a worker takes part once in each
+    u32 busy = 0;   // workers still inside the current run
+    bool closing = false;
+  };
+
+  Program() = default;
+  void make_threads(Pool* pool);
+  void run_front(QueuedRun* run);
+  void worker_main(Pool* pool, u32 worker);
+  void driver_main(Pool* pool);
+
+  std::shared_ptr<const LoadedPlan> plan_;
+  ScheduleConfig config_;
+  u32 workers_ = 1;
+  u64 seed_ = 0;
+  std::vector<KernelSlot> kernels_;
+  std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();
+};
+
+}  // namespace ptowsp

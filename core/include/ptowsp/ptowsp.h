@@ -1,0 +1,153 @@
+/* The C interface of the native core: the only door to it. The Python bindings use nothing else.
+ *
+ * A plan is loaded from bytes, a program is made from a plan, kernels are attached, runs are started
+ * with bindings and waited for. Every call that can fail takes a ptowsp_error and returns a status
+ * (numbers: enum Status in enums.def, 0 is success). No call throws or exits. Calls on different
+ * programs may come from different threads; calls on one program may too, and its runs queue in call
+ * order. */
+#ifndef PTOWSP_H
+#define PTOWSP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PTOWSP_MAX_RANK 8
+#define PTOWSP_MAX_LOOPS 16
+#define PTOWSP_NONE 0xFFFFFFFFu
+
+typedef struct ptowsp_plan ptowsp_plan;
+typedef struct ptowsp_program ptowsp_program;
+typedef struct ptowsp_run ptowsp_run;
+
+/* What went wrong. `message` is UTF-8 and always terminated. */
+typedef struct {
+  int32_t status;
+  uint32_t site;          /* PTOWSP_NONE if no task is to blame */
+  uint32_t symbol;        /* PTOWSP_NONE if no binding is to blame */
+  uint32_t num_indices;   /* loop indices of that task */
+  int64_t indices[PTOWSP_MAX_LOOPS];
+  uint64_t task_id;
+  uint64_t offset;        /* PLAN_ERROR: byte of the file */
+  char message[8192];
+} ptowsp_error;
+
+/* A region as a kernel sees it. Strides count elements. */
+typedef struct {
+  void* data;
+  int64_t shape[PTOWSP_MAX_RANK];
+  int64_t stride[PTOWSP_MAX_RANK];
+  uint32_t rank;
+  uint32_t dtype; /* enum DType */
+} ptowsp_view;
+
+/* One task, as handed to a kernel. */
+typedef struct {
+  const ptowsp_view* views;  /* tensor arguments in parameter order */
+  const uint64_t* scalars;   /* scalar arguments in parameter order, as bits of their dtype */
+  const int64_t* indices;    /* loop indices, outermost first */
+  uint32_t num_views;
+  uint32_t num_scalars;
+  uint32_t num_indices;
+  uint32_t site;
+  uint32_t worker;
+  uint32_t error_size;
+  uint64_t task_id;
+  char* error; /* a failing kernel writes its message here */
+} ptowsp_call;
+
+/* Returns 0, or anything else for failure. Must not throw. */
+typedef int32_t (*ptowsp_kernel_fn)(const ptowsp_call* call, void* user);
+
+/* What a symbol is bound to for one run. Arrays and tensors are used in place and must stay alive
+ * and unchanged in shape until the run has ended. */
+typedef struct {
+  uint32_t symbol;
+  uint32_t dtype; /* enum DType, arrays and tensors */
+  uint32_t rank;
+  uint32_t read_only; /* tensors: writing it is refused */
+  int64_t value;      /* extents, facts, integer scalars; bits of an f64 scalar */
+  void* data;
+  int64_t shape[PTOWSP_MAX_RANK];
+  int64_t stride[PTOWSP_MAX_RANK]; /* elements */
+} ptowsp_binding;
+
+/* Called now and then by the thread that runs ptowsp_execute; non-zero ends the run. */
+typedef int32_t (*ptowsp_interrupt_fn)(void* user);
+
+typedef struct {
+  uint32_t num_workers; /* at least 1 */
+  uint32_t reserved;
+  uint64_t seed;        /* of the victims that thieves choose */
+} ptowsp_options;
+
+/* Counters of a run; stats.def says what each one means. */
+typedef struct {
+#define PTOWSP_STAT(name, doc) uint64_t name;
+#include "ptowsp/stats.def"
+#undef PTOWSP_STAT
+} ptowsp_stats;
+
+/* One trace event; `indices` holds num_loops values. Times are nanoseconds since the run began. */
+typedef struct {
+  uint64_t task_id;
+  uint64_t seq;
+  uint64_t take; /* position in the order in which workers took tasks */
+  uint64_t ready_ns;
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint32_t site;
+  uint32_t worker;
+  uint32_t stream;
+  uint32_t pool;
+  uint32_t stolen;
+  uint32_t num_loops;
+  int64_t indices[PTOWSP_MAX_LOOPS];
+} ptowsp_event;
+
+/* Loads and validates a plan; the bytes are copied. NULL on failure. */
+ptowsp_plan* ptowsp_plan_load(const void* bytes, size_t size, ptowsp_error* error);
+void ptowsp_plan_free(ptowsp_plan* plan);
+
+/* A program keeps its plan alive. Refuses features and directives that this target lacks. */
+ptowsp_program* ptowsp_program_new(ptowsp_plan* plan, const ptowsp_options* options,
+                                   ptowsp_error* error);
+/* Ends runs in flight and joins every thread; a later run makes new ones. */
+void ptowsp_program_close(ptowsp_program* program);
+/* The same, then frees everything. The program's runs must have been freed before. */
+void ptowsp_program_free(ptowsp_program* program);
+int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptowsp_kernel_fn fn,
+                                  void* user);
+/* After fork() in the child: forgets threads that do not exist there. */
+void ptowsp_program_after_fork(ptowsp_program* program);
+
+/* Starts a run. With `async` non-zero a thread of the program serves as worker 0 and the call
+ * returns at once; otherwise the calling thread is worker 0 and the run has ended on return.
+ * NULL only when the run could not be made (bad bindings): `error` says why. */
+ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
+                             int32_t async, ptowsp_interrupt_fn interrupt, void* user,
+                             ptowsp_error* error);
+/* Waits for the end of a run: its status, or TIMEOUT. timeout_ns < 0 waits for ever. */
+int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error);
+/* Asks a run to end early; it then has the status INTERRUPTED. */
+void ptowsp_run_cancel(ptowsp_run* run);
+void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats);
+/* Tasks executed by each worker; `counts` has room for the program's workers. */
+void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts);
+/* Copies up to `capacity` events in seq order of each worker; returns how many there are. */
+size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity);
+/* Must not be called before the run has ended. */
+void ptowsp_run_free(ptowsp_run* run);
+
+/* Walks the plan without running anything: number of tasks and the two lanes of the task hash. */
+int32_t ptowsp_generate(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
+                        ptowsp_interrupt_fn interrupt, void* user, uint64_t* tasks,
+                        uint64_t hash[2], ptowsp_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

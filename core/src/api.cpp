@@ -1,0 +1,161 @@
+// The C interface: thin, and the only place where C++ objects meet C handles.
+#include <new>
+#include <utility>
+
+#include "ptowsp/program.h"
+#include "ptowsp/ptowsp.h"
+#include "ptowsp/validate.h"
+
+using ptowsp::Error;
+using ptowsp::Status;
+
+struct ptowsp_plan {
+  std::shared_ptr<const ptowsp::LoadedPlan> loaded;
+};
+
+struct ptowsp_program {
+  std::unique_ptr<ptowsp::Program> program;
+};
+
+struct ptowsp_run {
+  std::unique_ptr<ptowsp::QueuedRun> queued;
+};
+
+namespace {
+
+int32_t report(const Error& e, ptowsp_error* out) {
+  e.copy_to(out);
+  return static_cast<int32_t>(e.status);
+}
+
+// Runs fn and turns what the standard library throws (no memory, no thread) into an error.
+template <class T, class Fn>
+T guarded(T failed, ptowsp_error* error, Fn fn) {
+  try {
+    return fn();
+  } catch (const std::exception& e) {
+    report(Error::make(Status::EXECUTION_ERROR, e.what()), error);
+    return failed;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+ptowsp_plan* ptowsp_plan_load(const void* bytes, size_t size, ptowsp_error* error) {
+  return guarded<ptowsp_plan*>(nullptr, error, [&]() -> ptowsp_plan* {
+    auto loaded = std::make_shared<ptowsp::LoadedPlan>();
+    const auto* first = static_cast<const ptowsp::u8*>(bytes);
+    loaded->bytes.assign(first, first + size);
+    ptowsp::PlanFault fault;
+    if (!ptowsp::validate(loaded->bytes.data(), size, &loaded->view, &fault)) {
+      Error e = Error::make(Status::PLAN_ERROR, fault.message);
+      e.offset = fault.offset;
+      report(e, error);
+      return nullptr;
+    }
+    return new ptowsp_plan{std::move(loaded)};
+  });
+}
+
+void ptowsp_plan_free(ptowsp_plan* plan) { delete plan; }
+
+ptowsp_program* ptowsp_program_new(ptowsp_plan* plan, const ptowsp_options* options,
+                                   ptowsp_error* error) {
+  return guarded<ptowsp_program*>(nullptr, error, [&]() -> ptowsp_program* {
+    Error e;
+    auto program = ptowsp::Program::make(plan->loaded, *options, &e);
+    if (program == nullptr) {
+      report(e, error);
+      return nullptr;
+    }
+    return new ptowsp_program{std::move(program)};
+  });
+}
+
+void ptowsp_program_close(ptowsp_program* program) { program->program->close(); }
+
+void ptowsp_program_free(ptowsp_program* program) { delete program; }
+
+int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptowsp_kernel_fn fn,
+                                  void* user) {
+  const bool ok = program->program->set_kernel(kernel, {fn, user});
+  return static_cast<int32_t>(ok ? Status::OK : Status::BIND_ERROR);
+}
+
+void ptowsp_program_after_fork(ptowsp_program* program) { program->program->after_fork(); }
+
+ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
+                             int32_t async, ptowsp_interrupt_fn interrupt, void* user,
+                             ptowsp_error* error) {
+  return guarded<ptowsp_run*>(nullptr, error, [&]() -> ptowsp_run* {
+    Error e;
+    auto queued = program->program->prepare(bindings, count, &e);
+    if (queued == nullptr) {
+      report(e, error);
+      return nullptr;
+    }
+    auto run = std::make_unique<ptowsp_run>();
+    run->queued = std::move(queued);
+    if (async != 0) {
+      program->program->start(run->queued.get());
+    } else {
+      run->queued->run->set_interrupt(interrupt, user);
+      program->program->run(run->queued.get());
+    }
+    return run.release();
+  });
+}
+
+int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error) {
+  if (!run->queued->program->wait(*run->queued, timeout_ns)) {
+    return report(Error::make(Status::TIMEOUT, "the run has not ended yet"), error);
+  }
+  return report(run->queued->run->error(), error);
+}
+
+void ptowsp_run_cancel(ptowsp_run* run) { run->queued->run->cancel(); }
+
+void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats) {
+  *stats = run->queued->run->stats();
+}
+
+void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts) {
+  for (uint32_t w = 0; w < run->queued->run->workers(); ++w) {
+    counts[w] = run->queued->run->worker_tasks(w);
+  }
+}
+
+size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity) {
+  size_t n = 0;
+  for (uint32_t w = 0; w < run->queued->run->workers(); ++w) {
+    run->queued->run->trace(w).each([&](const ptowsp_event& event) {
+      if (n < capacity) events[n] = event;
+      n += 1;
+    });
+  }
+  return n;
+}
+
+void ptowsp_run_free(ptowsp_run* run) { delete run; }
+
+int32_t ptowsp_generate(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
+                        ptowsp_interrupt_fn interrupt, void* user, uint64_t* tasks,
+                        uint64_t hash[2], ptowsp_error* error) {
+  return guarded<int32_t>(static_cast<int32_t>(Status::EXECUTION_ERROR), error, [&]() -> int32_t {
+    Error e;
+    const auto bound =
+        ptowsp::BoundPlan::bind(program->program->plan(), bindings, count, &e);
+    ptowsp::TaskHash total;
+    if (bound == nullptr ||
+        !program->program->generate(*bound, interrupt, user, tasks, &total, &e)) {
+      return report(e, error);
+    }
+    hash[0] = total.lane[0];
+    hash[1] = total.lane[1];
+    return report(e, error);
+  });
+}
+
+}  // extern "C"

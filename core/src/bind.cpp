@@ -1,0 +1,325 @@
+// Binder, second half: expressions become affine forms, loops get ranges, accesses get proofs.
+#include "ptowsp/bind.h"
+
+#include <algorithm>
+
+#include "binder.h"
+
+namespace ptowsp {
+
+std::unique_ptr<BoundPlan> BoundPlan::bind(const PlanView& plan, const ptowsp_binding* bindings,
+                                           std::size_t count, Error* error) {
+  auto out = std::make_unique<BoundPlan>();
+  out->plan_ = &plan;
+  if (!Binder(plan, out.get(), error).run(bindings, count)) return nullptr;
+  return out;
+}
+
+bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
+  if (!take_bindings(bindings, count)) return false;
+  if (!check_tensor_modes()) return false;
+  join_storages();
+  if (!check_arrays_unwritten()) return false;
+  const u32 nodes = plan_.count(Section::EXPR);
+  out_.exprs_.resize(nodes);
+  for (u32 i = 0; i < nodes; ++i) make_affine(i);
+  out_.code_.resize(plan_.count(Section::CODE));
+  for (u32 pc = 0; pc < out_.code_.size(); ++pc) out_.code_[pc] = plan_.code(pc);
+  out_.loops_.resize(plan_.count(Section::AXIS));
+  out_.accesses_.resize(plan_.count(Section::ACCESS));
+  out_.dims_.resize(plan_.count(Section::ACCESS_DIM));
+  out_.sites_.resize(plan_.count(Section::SITE));
+  if (!walk_code()) return false;
+  choose_cells();
+  return true;
+}
+
+// --- expressions ---------------------------------------------------------------------------------
+
+void Binder::make_affine(u32 node) {
+  const Expr e = plan_.expr(node);
+  BoundExpr& out = out_.exprs_[node];
+  out.node = node;
+  Affine form;
+  bool ok = true;
+  switch (static_cast<ExprOp>(e.op)) {
+    case ExprOp::LOOPVAR:
+      form.top = e.arg + 1u;
+      form.coef[e.arg] = 1;
+      break;
+    case ExprOp::ADD:
+      ok = affine_sum(e, 1, &form);
+      break;
+    case ExprOp::SUB:
+      ok = affine_sum(e, -1, &form);
+      break;
+    case ExprOp::MUL:
+      ok = affine_product(e, &form);
+      break;
+    default:
+      ok = affine_constant(e, &form);
+  }
+  out.affine = ok;
+  if (ok) out.form = form;
+}
+
+bool Binder::affine_sum(const Expr& e, i64 sign, Affine* out) const {
+  const BoundExpr& a = out_.exprs_[e.a];
+  const BoundExpr& b = out_.exprs_[e.b];
+  if (!a.affine || !b.affine) return false;
+  *out = a.form;
+  i64 term = 0;
+  if (__builtin_mul_overflow(b.form.base, sign, &term)) return false;
+  if (__builtin_add_overflow(out->base, term, &out->base)) return false;
+  for (u32 l = 0; l < b.form.top; ++l) {
+    if (__builtin_mul_overflow(b.form.coef[l], sign, &term)) return false;
+    if (__builtin_add_overflow(out->coef[l], term, &out->coef[l])) return false;
+  }
+  out->top = std::max(a.form.top, b.form.top);
+  while (out->top > 0 && out->coef[out->top - 1] == 0) out->top -= 1;
+  return true;
+}
+
+bool Binder::affine_product(const Expr& e, Affine* out) const {
+  const BoundExpr* a = &out_.exprs_[e.a];
+  const BoundExpr* b = &out_.exprs_[e.b];
+  if (a->constant()) std::swap(a, b);
+  if (!a->affine || !b->constant()) return false;
+  const i64 factor = b->form.base;
+  *out = a->form;
+  if (__builtin_mul_overflow(out->base, factor, &out->base)) return false;
+  for (u32 l = 0; l < out->top; ++l) {
+    if (__builtin_mul_overflow(out->coef[l], factor, &out->coef[l])) return false;
+  }
+  while (out->top > 0 && out->coef[out->top - 1] == 0) out->top -= 1;
+  return true;
+}
+
+// Nodes whose operands are all constants become constants themselves. Reductions are left to the
+// evaluator, since their bodies name variables of their own.
+bool Binder::affine_constant(const Expr& e, Affine* out) const {
+  const auto op = static_cast<ExprOp>(e.op);
+  if (op == ExprOp::BOUNDVAR || op == ExprOp::REDUCE || op == ExprOp::SEARCH) return false;
+  if (static_cast<ScalarType>(e.type) == ScalarType::F64) return false;
+  const bool leaf = op == ExprOp::CONST || op == ExprOp::SYMBOL || op == ExprOp::SHAPE;
+  if (!leaf) {
+    const u32 first = op == ExprOp::LOAD ? kNone : e.a;
+    for (const u32 operand : {first, e.b, e.c}) {
+      if (operand != kNone && !out_.exprs_[operand].constant()) return false;
+    }
+  }
+  const i64 no_loops[kMaxLoops] = {};
+  Error ignored;
+  return out_.eval_expr(e, BoundPlan::Env{no_loops, {}}, &out->base, &ignored);
+}
+
+Interval Binder::range_of_affine(const Affine& form, const Interval* loops) const {
+  Interval sum = Interval::point(form.base);
+  for (u32 l = 0; l < form.top; ++l) sum = sum + Interval::point(form.coef[l]) * loops[l];
+  return sum;
+}
+
+Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
+  const BoundExpr& bound = out_.exprs_[node];
+  if (bound.affine) return range_of_affine(bound.form, loops);
+  const Expr e = plan_.expr(node);
+  if (depth > 8) return Interval::unknown();  // deep trees are not worth the time
+  const auto op = static_cast<ExprOp>(e.op);
+  switch (op) {
+    case ExprOp::LOAD: {
+      const BoundArray& a = out_.arrays_[e.a];
+      return {a.min, a.max};
+    }
+    case ExprOp::ADD:
+      return range_of(e.a, loops, depth + 1) + range_of(e.b, loops, depth + 1);
+    case ExprOp::SUB:
+      return range_of(e.a, loops, depth + 1) - range_of(e.b, loops, depth + 1);
+    case ExprOp::MUL:
+      return range_of(e.a, loops, depth + 1) * range_of(e.b, loops, depth + 1);
+    case ExprOp::MIN:
+    case ExprOp::MAX: {
+      const Interval a = range_of(e.a, loops, depth + 1);
+      const Interval b = range_of(e.b, loops, depth + 1);
+      if (op == ExprOp::MIN) return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+      return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+    }
+    case ExprOp::FLOORDIV:
+    case ExprOp::MOD: {
+      const BoundExpr& divisor = out_.exprs_[e.b];
+      if (!divisor.constant() || divisor.form.base < 1) return Interval::unknown();
+      if (op == ExprOp::MOD) return {0, divisor.form.base - 1};
+      const Interval a = range_of(e.a, loops, depth + 1);
+      return {floor_div(a.lo, divisor.form.base), floor_div(a.hi, divisor.form.base)};
+    }
+    default:
+      return Interval::unknown();
+  }
+}
+
+// An expression as it is used below loops of these ranges. An affine form that might overflow there
+// is left to the checked evaluator.
+BoundExpr Binder::use(u32 node, const Interval* loops) const {
+  BoundExpr e = out_.exprs_[node];
+  if (!e.affine) return e;
+  Interval partial = Interval::point(e.form.base);
+  for (u32 l = 0; l < e.form.top && e.affine; ++l) {
+    const Interval term = Interval::point(e.form.coef[l]) * loops[l];
+    partial = partial + term;
+    e.affine = term.within_i64() && partial.within_i64();
+  }
+  return e;
+}
+
+// --- code ----------------------------------------------------------------------------------------
+
+// Visits loops and sites with the ranges of the loop variables around them. `alive` is false below a
+// loop that cannot run: nothing there needs a proof.
+bool Binder::walk_code() {
+  struct Block {
+    u32 end;
+    bool loop;
+    bool alive;
+  };
+  std::vector<Block> open;
+  u32 level = 0;
+  u32 pc = plan_.get<Section::ENTRY>(0).pc;
+  for (; pc < out_.code_.size(); ++pc) {
+    const Instr instr = out_.code_[pc];
+    const bool alive = open.empty() || open.back().alive;
+    switch (static_cast<Op>(instr.opcode)) {
+      case Op::PARALLEL_FOR:
+      case Op::FOR_EACH:
+        if (!bind_axis(instr.operand1, level, alive)) return false;
+        open.push_back({instr.operand2, true, alive && !ranges_[level].empty()});
+        level += 1;
+        break;
+      case Op::COMBINE:
+      case Op::SEQUENTIAL:
+        open.push_back({instr.operand2, false, alive});
+        break;
+      case Op::END:
+        if (open.back().loop) level -= 1;
+        open.pop_back();
+        break;
+      case Op::TASK:
+        bind_site(instr.operand2, alive);
+        pc += instr.operand1;
+        break;
+      case Op::HALT:
+        return true;
+      default:
+        break;
+    }
+  }
+  return true;
+}
+
+bool Binder::bind_axis(u32 axis, u32 level, bool alive) {
+  const Axis a = plan_.get<Section::AXIS>(axis);
+  BoundLoop& loop = out_.loops_[axis];
+  loop.start = use(a.start, ranges_);
+  loop.extent = use(a.extent, ranges_);
+  const Interval start = range_of(a.start, ranges_);
+  const Interval extent = range_of(a.extent, ranges_);
+  ranges_[level] = Interval{start.lo, start.hi + extent.hi - 1};
+  if (extent.hi <= 0) ranges_[level] = Interval{0, -1};
+  return !alive || check_ragged(a);
+}
+
+// The lengths of a ragged axis are as many as the iterations of the loop that indexes them.
+bool Binder::check_ragged(const Axis& a) {
+  if (static_cast<AxisKind>(a.kind) != AxisKind::RAGGED) return true;
+  if (a.lengths == kNone || a.parent == kNone) return true;
+  const BoundLoop& parent = out_.loops_[a.parent];
+  if (!parent.start.constant() || !parent.extent.constant()) return true;
+  const i64 needed = parent.start.form.base + parent.extent.form.base;
+  const i64 there = out_.arrays_[a.lengths].shape[0];
+  if (needed == there) return true;
+  const Axis outer = plan_.get<Section::AXIS>(a.parent);
+  return fail(a.lengths, "array " + name(a.lengths) + " has " + std::to_string(there) +
+                             " lengths, but axis '" + std::string(plan_.string(outer.name)) +
+                             "' has " + std::to_string(needed) + " iterations");
+}
+
+void Binder::bind_site(u32 site, bool alive) {
+  const HashKeys& keys = HashKeys::get();
+  const Site s = plan_.get<Section::SITE>(site);
+  const u32 words = out_.code_[s.pc].operand1;
+  BoundSite& out = out_.sites_[site];
+  out.kernel = s.kernel;
+  out.level = s.level;
+  out.accesses = static_cast<u32>(out_.site_accesses_.size());
+  for (u32 w = 1; w <= words; ++w) {
+    const Instr word = out_.code_[s.pc + w];
+    const auto op = static_cast<Op>(word.opcode);
+    if (op < Op::IO_INPUT || op > Op::IO_ACCUM) continue;
+    bind_access(word.operand2, alive);
+    const BoundAccess& a = out_.accesses_[word.operand2];
+    const u32 at = kHashTensor + 32 * out.num_accesses;
+    out.hash.add(keys, at, a.tensor);
+    out.hash.add(keys, at + 1, a.mode);
+    out.hash.add(keys, at + 2, a.rank);
+    out_.site_accesses_.push_back(word.operand2);
+    out.num_accesses += 1;
+  }
+  const Kernel k = plan_.get<Section::KERNEL>(s.kernel);
+  out.hash.add(keys, kHashKernel, k.name_hash);
+  out.hash.add(keys, kHashPath, s.path_hash);
+  out.hash.add(keys, kHashCounts, s.level | (static_cast<u64>(out.num_accesses) << 32));
+}
+
+void Binder::bind_access(u32 access, bool alive) {
+  const Access a = plan_.get<Section::ACCESS>(access);
+  const BoundTensor& t = out_.tensors_[a.tensor];
+  BoundAccess& out = out_.accesses_[access];
+  out.tensor = a.tensor;
+  out.mode = a.mode;
+  out.rank = a.rank;
+  out.dims = a.dims;
+  out.seen_rank = 0;
+  bool proved = true;
+  for (u32 d = 0; d < a.rank; ++d) {
+    const AccessDim dim = plan_.get<Section::ACCESS_DIM>(a.dims + d);
+    BoundDim& bound = out_.dims_[a.dims + d];
+    bound.start = use(dim.start, ranges_);
+    bound.extent = use(dim.extent, ranges_);
+    bound.step = use(dim.step, ranges_);
+    bound.dropped = (dim.flags & 1u) != 0;
+    if (!bound.dropped) out.seen_rank += 1;
+    proved = proved && prove_dim(bound, t.shape[d]);
+  }
+  out.checked = alive && !proved;
+  if (alive) (out.checked ? out_.accesses_checked_ : out_.accesses_proved_) += 1;
+}
+
+// True if 0 <= start and start + (extent - 1) * step < shape for every task.
+bool Binder::prove_dim(const BoundDim& dim, i64 shape) const {
+  const Interval start = range_of(dim.start.node, ranges_);
+  const Interval extent = range_of(dim.extent.node, ranges_);
+  const Interval step = range_of(dim.step.node, ranges_);
+  if (step.lo < 1 || extent.lo < 0) return false;
+  if (extent.hi == 0) return true;
+  const Interval reach = (extent - Interval::point(1)) * step;
+  return start.lo >= 0 && (start + reach).hi < shape;
+}
+
+// Cells as large as the largest region of bounded size, so that a region meets few of them.
+void Binder::choose_cells() {
+  for (BoundTensor& t : out_.tensors_) std::fill(t.cell, t.cell + kMaxRank, 1);
+  for (const u32 i : out_.site_accesses_) {
+    const BoundAccess& a = out_.accesses_[i];
+    BoundTensor& t = out_.tensors_[out_.tensors_[a.tensor].geometry];
+    for (u32 d = 0; d < a.rank; ++d) {
+      const BoundDim& dim = out_.dims_[a.dims + d];
+      if (!dim.extent.constant() || !dim.step.constant()) continue;
+      const i64 span = (dim.extent.form.base - 1) * dim.step.form.base + 1;
+      if (span > t.cell[d] && span < t.shape[d]) t.cell[d] = span;
+    }
+  }
+  for (BoundTensor& t : out_.tensors_) {
+    const BoundTensor& first = out_.tensors_[t.geometry];
+    std::copy(first.cell, first.cell + kMaxRank, t.cell);
+  }
+}
+
+}  // namespace ptowsp

@@ -1,0 +1,231 @@
+// Binder, first half: what the user bound, checked against the plan; which tensors share bytes.
+#include <algorithm>
+#include <numeric>
+
+#include "binder.h"
+
+namespace ptowsp {
+
+std::string Binder::name(u32 symbol) const {
+  return "'" + std::string(plan_.string(plan_.get<Section::SYMBOL>(symbol).name)) + "'";
+}
+
+bool Binder::fail(u32 symbol, std::string message) {
+  error_ = Error::make(Status::BIND_ERROR, std::move(message));
+  error_.symbol = symbol;
+  return false;
+}
+
+bool Binder::take_bindings(const ptowsp_binding* bindings, std::size_t count) {
+  const u32 symbols = plan_.count(Section::SYMBOL);
+  const u32 tensors = plan_.count(Section::TENSOR);
+  out_.symbols_.assign(symbols, 0);
+  out_.arrays_.assign(symbols, BoundArray{});
+  out_.tensors_.assign(tensors, BoundTensor{});
+  bound_.assign(symbols, 0);
+  std::vector<u32> tensor_of(symbols, kNone);
+  for (u32 t = 0; t < tensors; ++t) {
+    const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
+    if (symbol != kNone) tensor_of[symbol] = t;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const ptowsp_binding& b = bindings[i];
+    if (b.symbol >= symbols) return fail(kNone, "a binding names a symbol that does not exist");
+    const auto kind = static_cast<SymbolKind>(plan_.get<Section::SYMBOL>(b.symbol).kind);
+    bound_[b.symbol] = 1;
+    bool ok = true;
+    if (kind == SymbolKind::ARRAY) {
+      ok = take_array(b.symbol, b);
+    } else if (kind == SymbolKind::TENSOR) {
+      ok = tensor_of[b.symbol] == kNone || take_tensor(tensor_of[b.symbol], b);
+    } else {
+      ok = take_scalar(b.symbol, b.value);
+    }
+    if (!ok) return false;
+  }
+  for (u32 s = 0; s < symbols; ++s) {
+    if (bound_[s] != 0) continue;
+    const Symbol symbol = plan_.get<Section::SYMBOL>(s);
+    if (symbol.default_value == kNone) return fail(s, "nothing is bound to " + name(s));
+    const u64 bits = plan_.get<Section::CONST>(symbol.default_value).bits;
+    if (!take_scalar(s, static_cast<i64>(bits))) return false;
+  }
+  return true;
+}
+
+bool Binder::take_scalar(u32 symbol, i64 value) {
+  const Symbol s = plan_.get<Section::SYMBOL>(symbol);
+  if (value < s.min_value || value > s.max_value) {
+    return fail(symbol, name(symbol) + " is " + std::to_string(value) + ", legal are " +
+                            std::to_string(s.min_value) + " to " + std::to_string(s.max_value));
+  }
+  out_.symbols_[symbol] = value;
+  return true;
+}
+
+bool Binder::take_array(u32 symbol, const ptowsp_binding& b) {
+  const Symbol s = plan_.get<Section::SYMBOL>(symbol);
+  if (b.dtype != s.dtype) return fail(symbol, "array " + name(symbol) + " has another dtype");
+  if (b.rank != s.rank || b.rank > 2) {
+    return fail(symbol, "array " + name(symbol) + " has " + std::to_string(b.rank) +
+                            " dimensions, the plan expects " + std::to_string(s.rank));
+  }
+  BoundArray& a = out_.arrays_[symbol];
+  a.data = b.data;
+  a.dtype = static_cast<DType>(b.dtype);
+  a.rank = b.rank;
+  for (u32 d = 0; d < b.rank; ++d) {
+    if (b.shape[d] < 0) return fail(symbol, "array " + name(symbol) + " has a negative length");
+    a.shape[d] = b.shape[d];
+    a.stride[d] = b.stride[d];
+  }
+  find_range(symbol);
+  if (a.min <= a.max && (a.min < s.min_value || a.max > s.max_value)) {
+    const i64 bad = a.min < s.min_value ? a.min : a.max;
+    return fail(symbol, "array " + name(symbol) + " holds " + std::to_string(bad) +
+                            ", legal are " + std::to_string(s.min_value) + " to " +
+                            std::to_string(s.max_value));
+  }
+  return true;
+}
+
+void Binder::find_range(u32 symbol) {
+  BoundArray& a = out_.arrays_[symbol];
+  const i64 columns = a.rank == 2 ? a.shape[1] : 1;
+  a.min = INT64_MAX;
+  a.max = INT64_MIN;
+  for (i64 i = 0; i < a.shape[0]; ++i) {
+    for (i64 j = 0; j < columns; ++j) {
+      const i64 v = a.at(i, j);
+      a.min = std::min(a.min, v);
+      a.max = std::max(a.max, v);
+    }
+  }
+}
+
+bool Binder::take_tensor(u32 tensor, const ptowsp_binding& b) {
+  const Tensor t = plan_.get<Section::TENSOR>(tensor);
+  if (b.dtype != t.dtype) return fail(b.symbol, "tensor " + name(b.symbol) + " has another dtype");
+  if (b.rank != t.rank) {
+    return fail(b.symbol, "tensor " + name(b.symbol) + " has " + std::to_string(b.rank) +
+                              " dimensions, the plan expects " + std::to_string(t.rank));
+  }
+  BoundTensor& out = out_.tensors_[tensor];
+  out.data = static_cast<char*>(b.data);
+  out.dtype = static_cast<DType>(b.dtype);
+  out.item = dtype_size(out.dtype);
+  out.rank = b.rank;
+  out.read_only = b.read_only != 0;
+  for (u32 d = 0; d < b.rank; ++d) {
+    if (b.shape[d] < 0) return fail(b.symbol, "tensor " + name(b.symbol) + " has a negative extent");
+    out.shape[d] = b.shape[d];
+    out.stride[d] = b.stride[d];
+  }
+  return true;
+}
+
+bool Binder::check_tensor_modes() {
+  written_.assign(out_.tensors_.size(), 0);
+  for (u32 i = 0; i < plan_.count(Section::ACCESS); ++i) {
+    const Access a = plan_.get<Section::ACCESS>(i);
+    if (writes(a.mode)) written_[a.tensor] = 1;
+  }
+  for (u32 t = 0; t < out_.tensors_.size(); ++t) {
+    if (written_[t] == 0 || !out_.tensors_[t].read_only) continue;
+    const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
+    return fail(symbol, "tensor " + name(symbol) + " is read-only, but tasks write it");
+  }
+  return true;
+}
+
+namespace {
+
+// True if two elements of the tensor may share bytes: a broadcast or overlapping view.
+bool overlaps_itself(const BoundTensor& t) {
+  u32 order[kMaxRank] = {};  // dimensions of more than one element, by growing stride
+  u32 n = 0;
+  for (u32 d = 0; d < t.rank; ++d) {
+    if (t.shape[d] <= 1) continue;
+    u32 k = n++;
+    for (; k > 0 && std::abs(t.stride[order[k - 1]]) > std::abs(t.stride[d]); --k) {
+      order[k] = order[k - 1];
+    }
+    order[k] = d;
+  }
+  i64 reach = 0;  // farthest element of the dimensions so far
+  for (u32 k = 0; k < n; ++k) {
+    const i64 stride = std::abs(t.stride[order[k]]);
+    if (stride <= reach) return true;
+    reach += stride * (t.shape[order[k]] - 1);
+  }
+  return false;
+}
+
+bool same_geometry(const BoundTensor& a, const BoundTensor& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.rank == b.rank &&
+         std::equal(a.shape, a.shape + a.rank, b.shape) &&
+         std::equal(a.stride, a.stride + a.rank, b.stride);
+}
+
+}  // namespace
+
+// Tensors whose byte intervals meet get one storage number; equal views get one geometry number.
+void Binder::join_storages() {
+  const u32 n = static_cast<u32>(out_.tensors_.size());
+  byte_lo_.assign(n, 0);
+  byte_hi_.assign(n, 0);
+  for (u32 i = 0; i < n; ++i) {
+    BoundTensor& t = out_.tensors_[i];
+    i64 lo = 0;
+    i64 hi = 0;
+    bool empty = false;
+    for (u32 d = 0; d < t.rank; ++d) {
+      empty = empty || t.shape[d] == 0;
+      const i64 reach = (t.shape[d] - 1) * t.stride[d];
+      lo += std::min<i64>(reach, 0);
+      hi += std::max<i64>(reach, 0);
+    }
+    const u64 base = reinterpret_cast<u64>(t.data);
+    byte_lo_[i] = empty ? base : base + static_cast<u64>(lo * static_cast<i64>(t.item));
+    byte_hi_[i] = empty ? base : base + static_cast<u64>((hi + 1) * static_cast<i64>(t.item));
+    t.by_bytes = overlaps_itself(t);
+    t.geometry = i;
+    for (u32 j = 0; j < i; ++j) {
+      if (same_geometry(t, out_.tensors_[j])) {
+        t.geometry = out_.tensors_[j].geometry;
+        break;
+      }
+    }
+  }
+  std::vector<u32> order(n);
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [this](u32 a, u32 b) { return byte_lo_[a] < byte_lo_[b]; });
+  u64 end = 0;
+  u32 storages = 0;
+  for (const u32 i : order) {
+    if (storages == 0 || byte_lo_[i] >= end) storages += 1;
+    out_.tensors_[i].storage = storages - 1;
+    end = std::max(end, byte_hi_[i]);
+  }
+  out_.num_storages_ = storages;
+}
+
+// Control reads arrays while tasks run; an array that tasks may change would make that a race.
+bool Binder::check_arrays_unwritten() {
+  for (u32 s = 0; s < out_.arrays_.size(); ++s) {
+    const BoundArray& a = out_.arrays_[s];
+    if (a.data == nullptr || a.shape[0] == 0) continue;
+    const u64 lo = reinterpret_cast<u64>(a.data);
+    const i64 last = (a.shape[0] - 1) * std::abs(a.stride[0]);
+    const u64 hi = lo + (static_cast<u64>(last) + 1) * dtype_size(a.dtype);
+    for (u32 t = 0; t < out_.tensors_.size(); ++t) {
+      if (written_[t] == 0 || byte_lo_[t] >= hi || lo >= byte_hi_[t]) continue;
+      const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
+      return fail(s, "array " + name(s) + " shares memory with tensor " + name(symbol) +
+                         ", which tasks write; control may only read arrays that no task writes");
+    }
+  }
+  return true;
+}
+
+}  // namespace ptowsp

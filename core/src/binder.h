@@ -1,0 +1,58 @@
+// Makes a BoundPlan. One Binder serves one bind() and is thrown away. Private to the binder's files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interval.h"
+#include "ptowsp/bind.h"
+
+namespace ptowsp {
+
+class Binder {
+ public:
+  Binder(const PlanView& plan, BoundPlan* out, Error* error)
+      : plan_(plan), out_(*out), error_(*error) {}
+
+  bool run(const ptowsp_binding* bindings, std::size_t count);
+
+ private:
+  // bind_values.cpp: symbols, arrays, tensors
+  bool take_bindings(const ptowsp_binding* bindings, std::size_t count);
+  bool take_scalar(u32 symbol, i64 value);
+  bool take_array(u32 symbol, const ptowsp_binding& b);
+  bool take_tensor(u32 tensor, const ptowsp_binding& b);
+  void find_range(u32 symbol);
+  bool check_tensor_modes();
+  void join_storages();
+  bool check_arrays_unwritten();
+  std::string name(u32 symbol) const;
+  bool fail(u32 symbol, std::string message);
+
+  // bind.cpp: expressions, loops, accesses
+  void make_affine(u32 node);
+  bool affine_sum(const Expr& e, i64 sign, Affine* out) const;
+  bool affine_product(const Expr& e, Affine* out) const;
+  bool affine_constant(const Expr& e, Affine* out) const;
+  Interval range_of(u32 node, const Interval* loops, u32 depth = 0) const;
+  Interval range_of_affine(const Affine& form, const Interval* loops) const;
+  BoundExpr use(u32 node, const Interval* loops) const;
+  bool walk_code();
+  bool bind_axis(u32 axis, u32 level, bool alive);
+  bool check_ragged(const Axis& a);
+  void bind_site(u32 site, bool alive);
+  void bind_access(u32 access, bool alive);
+  bool prove_dim(const BoundDim& dim, i64 shape) const;
+  void choose_cells();
+
+  const PlanView& plan_;
+  BoundPlan& out_;
+  Error& error_;
+  std::vector<u8> bound_;           // by SYMBOL: a value is there
+  std::vector<u8> written_;         // by TENSOR: some access writes it
+  std::vector<u64> byte_lo_;        // by TENSOR
+  std::vector<u64> byte_hi_;        // by TENSOR; empty tensors have lo == hi
+  Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
+};
+
+}  // namespace ptowsp

@@ -1,0 +1,326 @@
+// Evaluation of expressions and regions for one task: BoundPlan's run-time half.
+#include <algorithm>
+#include <string>
+
+#include "ptowsp/bind.h"
+
+namespace ptowsp {
+
+namespace {
+
+bool fail(Error* error, std::string message) {
+  *error = Error::make(Status::EXECUTION_ERROR, std::move(message));
+  return false;
+}
+
+bool floor_div(i64 a, i64 b, i64* quotient, i64* remainder, Error* error) {
+  if (b == 0) return fail(error, "division by zero in an index expression");
+  if (b == -1) {  // INT64_MIN / -1 overflows
+    if (__builtin_sub_overflow(i64{0}, a, quotient)) return fail(error, "integer overflow");
+    *remainder = 0;
+    return true;
+  }
+  *quotient = a / b;
+  *remainder = a % b;
+  if (*remainder != 0 && ((*remainder < 0) != (b < 0))) {
+    *quotient -= 1;
+    *remainder += b;
+  }
+  return true;
+}
+
+i64 fold_identity(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::MIN:
+      return INT64_MAX;
+    case ReduceOp::MAX:
+      return INT64_MIN;
+    case ReduceOp::ALL:
+      return 1;
+    case ReduceOp::SUM:
+    case ReduceOp::ANY:
+      return 0;
+  }
+  return 0;
+}
+
+bool fold_step(ReduceOp op, i64 value, i64* total) {
+  switch (op) {
+    case ReduceOp::SUM:
+      return !__builtin_add_overflow(*total, value, total);
+    case ReduceOp::MIN:
+      *total = std::min(*total, value);
+      return true;
+    case ReduceOp::MAX:
+      *total = std::max(*total, value);
+      return true;
+    case ReduceOp::ANY:
+      *total = (*total != 0 || value != 0) ? 1 : 0;
+      return true;
+    case ReduceOp::ALL:
+      *total = (*total != 0 && value != 0) ? 1 : 0;
+      return true;
+  }
+  return false;
+}
+
+i64 compare(ExprOp op, i64 a, i64 b) {
+  switch (op) {
+    case ExprOp::EQ:
+      return a == b ? 1 : 0;
+    case ExprOp::NE:
+      return a != b ? 1 : 0;
+    case ExprOp::LT:
+      return a < b ? 1 : 0;
+    case ExprOp::LE:
+      return a <= b ? 1 : 0;
+    case ExprOp::GT:
+      return a > b ? 1 : 0;
+    default:
+      return a >= b ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+i64 BoundArray::at(i64 i, i64 j) const {
+  const i64 k = i * stride[0] + j * stride[1];
+  switch (dtype) {
+    case DType::I64:
+    case DType::U64:
+      return static_cast<const i64*>(data)[k];
+    case DType::I32:
+      return static_cast<const i32*>(data)[k];
+    case DType::U32:
+      return static_cast<const u32*>(data)[k];
+    case DType::I16:
+      return static_cast<const std::int16_t*>(data)[k];
+    case DType::U16:
+      return static_cast<const u16*>(data)[k];
+    case DType::I8:
+      return static_cast<const std::int8_t*>(data)[k];
+    default:
+      return static_cast<const u8*>(data)[k];
+  }
+}
+
+bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error) const {
+  switch (static_cast<ExprOp>(e.op)) {
+    case ExprOp::CONST:
+      *out = static_cast<i64>(static_cast<u64>(e.a) | (static_cast<u64>(e.b) << 32));
+      return true;
+    case ExprOp::LOOPVAR:
+      *out = env.loops[e.arg];
+      return true;
+    case ExprOp::BOUNDVAR:
+      *out = env.bound[e.arg];
+      return true;
+    case ExprOp::SYMBOL:
+      *out = symbols_[e.a];
+      return true;
+    case ExprOp::SHAPE:
+      *out = tensors_[e.a].shape[e.arg];
+      return true;
+    case ExprOp::LOAD:
+      return eval_load(e, env, out, error);
+    case ExprOp::REDUCE:
+    case ExprOp::SEARCH:
+      return eval_fold(e, env, out, error);
+    case ExprOp::SELECT: {
+      i64 condition = 0;
+      if (!eval_node(e.a, env, &condition, error)) return false;
+      return eval_node(condition != 0 ? e.b : e.c, env, out, error);
+    }
+    case ExprOp::NOT: {
+      if (!eval_node(e.a, env, out, error)) return false;
+      *out = *out == 0 ? 1 : 0;
+      return true;
+    }
+    case ExprOp::CAST:
+      return eval_node(e.a, env, out, error);
+    case ExprOp::NEG: {
+      if (!eval_node(e.a, env, out, error)) return false;
+      if (__builtin_sub_overflow(i64{0}, *out, out)) return fail(error, "integer overflow");
+      return true;
+    }
+    default:
+      return eval_binary(e, env, out, error);
+  }
+}
+
+bool BoundPlan::eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const {
+  i64 a = 0;
+  i64 b = 0;
+  if (!eval_node(e.a, env, &a, error) || !eval_node(e.b, env, &b, error)) return false;
+  i64 other = 0;
+  bool overflow = false;
+  const auto op = static_cast<ExprOp>(e.op);
+  switch (op) {
+    case ExprOp::ADD:
+      overflow = __builtin_add_overflow(a, b, out);
+      break;
+    case ExprOp::SUB:
+      overflow = __builtin_sub_overflow(a, b, out);
+      break;
+    case ExprOp::MUL:
+      overflow = __builtin_mul_overflow(a, b, out);
+      break;
+    case ExprOp::FLOORDIV:
+      return floor_div(a, b, out, &other, error);
+    case ExprOp::MOD:
+      return floor_div(a, b, &other, out, error);
+    case ExprOp::MIN:
+      *out = std::min(a, b);
+      break;
+    case ExprOp::MAX:
+      *out = std::max(a, b);
+      break;
+    case ExprOp::AND:
+      *out = (a != 0 && b != 0) ? 1 : 0;
+      break;
+    case ExprOp::OR:
+      *out = (a != 0 || b != 0) ? 1 : 0;
+      break;
+    case ExprOp::EQ:
+    case ExprOp::NE:
+    case ExprOp::LT:
+    case ExprOp::LE:
+    case ExprOp::GT:
+    case ExprOp::GE:
+      *out = compare(op, a, b);
+      break;
+    default:
+      return fail(error, "an expression that this target does not evaluate");
+  }
+  if (overflow) return fail(error, "integer overflow in an index expression");
+  return true;
+}
+
+bool BoundPlan::eval_load(const Expr& e, const Env& env, i64* out, Error* error) const {
+  const BoundArray& array = arrays_[e.a];
+  i64 index[2] = {0, 0};
+  if (!eval_node(e.b, env, &index[0], error)) return false;
+  if (e.c != kNone && !eval_node(e.c, env, &index[1], error)) return false;
+  for (u32 d = 0; d < array.rank; ++d) {
+    if (index[d] >= 0 && index[d] < array.shape[d]) continue;
+    const Symbol s = plan_->get<Section::SYMBOL>(e.a);
+    fail(error, "index " + std::to_string(index[d]) + " is outside array '" +
+                    std::string(plan_->string(s.name)) + "' of length " +
+                    std::to_string(array.shape[d]));
+    error->symbol = e.a;
+    return false;
+  }
+  *out = array.at(index[0], index[1]);
+  return true;
+}
+
+bool BoundPlan::eval_fold(const Expr& e, const Env& env, i64* out, Error* error) const {
+  i64 lo = 0;
+  i64 hi = 0;
+  if (!eval_node(e.a, env, &lo, error) || !eval_node(e.b, env, &hi, error)) return false;
+  Env inner = env;
+  i64& x = inner.bound[e.arg >> 8];
+  i64 value = 0;
+  if (static_cast<ExprOp>(e.op) == ExprOp::SEARCH) {  // the predicate is monotone: halve the range
+    while (lo < hi) {
+      x = lo + static_cast<i64>((static_cast<u64>(hi) - static_cast<u64>(lo)) / 2);
+      if (!eval_node(e.c, inner, &value, error)) return false;
+      if (value != 0) {
+        hi = x;
+      } else {
+        lo = x + 1;
+      }
+    }
+    *out = lo;
+    return true;
+  }
+  const auto op = static_cast<ReduceOp>(e.arg & 0xFF);
+  i64 total = fold_identity(op);
+  for (x = lo; x < hi; ++x) {
+    if (!eval_node(e.c, inner, &value, error)) return false;
+    if (!fold_step(op, value, &total)) return fail(error, "integer overflow in a reduction");
+  }
+  *out = total;
+  return true;
+}
+
+bool BoundPlan::region(u32 i, const i64* loops, Region* out, Error* error) const {
+  const BoundAccess& a = accesses_[i];
+  const BoundTensor& t = tensors_[a.tensor];
+  out->tensor = a.tensor;
+  out->storage = t.storage;
+  out->geometry = t.geometry;
+  out->by_bytes = t.by_bytes;
+  out->mode = a.mode;
+  out->rank = a.rank;
+  out->empty = false;
+  i64 lo = 0;
+  i64 hi = 0;
+  for (u32 d = 0; d < a.rank; ++d) {
+    const BoundDim& dim = dims_[a.dims + d];
+    if (!eval(dim.start, loops, &out->start[d], error)) return false;
+    if (!eval(dim.extent, loops, &out->extent[d], error)) return false;
+    if (!eval(dim.step, loops, &out->step[d], error)) return false;
+    if (a.checked && out_of_bounds(a, d, *out, error)) return false;
+    if (out->extent[d] <= 0) {
+      out->empty = true;
+      continue;
+    }
+    const i64 first = out->start[d] * t.stride[d];
+    const i64 reach = (out->extent[d] - 1) * out->step[d] * t.stride[d];
+    lo += first + std::min<i64>(reach, 0);
+    hi += first + std::max<i64>(reach, 0);
+  }
+  const u64 base = reinterpret_cast<u64>(t.data);
+  const i64 item = static_cast<i64>(t.item);
+  out->byte_lo = base + static_cast<u64>(lo * item);
+  out->byte_hi = base + static_cast<u64>((hi + 1) * item);
+  return true;
+}
+
+bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, Error* error) const {
+  const i64 shape = tensors_[a.tensor].shape[dim];
+  const i64 start = r.start[dim];
+  const i64 extent = r.extent[dim];
+  const i64 step = r.step[dim];
+  i64 reach = 0;
+  i64 last = 0;
+  const bool overflow = __builtin_mul_overflow(extent - 1, step, &reach) ||
+                        __builtin_add_overflow(start, reach, &last);
+  if (extent >= 0 && step >= 1 && !overflow) {
+    if (extent == 0) return false;
+    if (start >= 0 && last < shape) return false;
+  }
+  const Tensor t = plan_->get<Section::TENSOR>(a.tensor);
+  const std::string name(plan_->string(t.name));
+  const std::string where = "dimension " + std::to_string(dim) + " of tensor '" + name + "'";
+  if (extent < 0) {
+    fail(error, "a region of negative extent " + std::to_string(extent) + " in " + where);
+  } else if (step < 1) {
+    fail(error, "a region of step " + std::to_string(step) + " in " + where);
+  } else {
+    fail(error, "elements " + std::to_string(start) + " to " +
+                    (overflow ? std::string("(overflow)") : std::to_string(last)) + " of " + where +
+                    " are outside its extent " + std::to_string(shape));
+  }
+  return true;
+}
+
+void BoundPlan::hash_task(u32 site, const i64* loops, const Region* regions, TaskHash* hash) const {
+  const HashKeys& keys = HashKeys::get();
+  const BoundSite& s = sites_[site];
+  HashSum sum = s.hash;
+  for (u32 l = 0; l < s.level; ++l) sum.add(keys, kHashIndex + l, static_cast<u64>(loops[l]));
+  for (u32 p = 0; p < s.num_accesses; ++p) {
+    const Region& r = regions[p];
+    u32 at = kHashTensor + 32 * p + 4;
+    for (u32 d = 0; d < r.rank; ++d, at += 3) {
+      sum.add(keys, at, static_cast<u64>(r.start[d]));
+      sum.add(keys, at + 1, static_cast<u64>(r.extent[d]));
+      sum.add(keys, at + 2, static_cast<u64>(r.step[d]));
+    }
+  }
+  hash->add(sum);
+}
+
+}  // namespace ptowsp

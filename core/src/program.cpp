@@ -1,0 +1,195 @@
+#include "ptowsp/program.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace ptowsp {
+
+std::unique_ptr<Program> Program::make(std::shared_ptr<const LoadedPlan> plan,
+                                       const ptowsp_options& options, Error* error) {
+  if (!check_supported(plan->view, error)) return nullptr;
+  std::unique_ptr<Program> p(new Program());
+  if (!ScheduleConfig::decode(plan->view, &p->config_, error)) return nullptr;
+  p->workers_ = std::max<u32>(options.num_workers, 1);
+  p->seed_ = options.seed;
+  p->kernels_.resize(plan->view.count(Section::KERNEL));
+  p->plan_ = std::move(plan);
+  return p;
+}
+
+bool Program::set_kernel(u32 kernel, KernelSlot slot) {
+  if (kernel >= kernels_.size()) return false;
+  kernels_[kernel] = slot;
+  return true;
+}
+
+std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std::size_t count,
+                                            Error* error) {
+  for (u32 k = 0; k < kernels_.size(); ++k) {
+    if (kernels_[k].fn != nullptr) continue;
+    const Kernel kernel = plan().get<Section::KERNEL>(k);
+    *error = Error::make(Status::BIND_ERROR, "kernel '" + std::string(plan().string(kernel.name)) +
+                                                 "' has no body");
+    return nullptr;
+  }
+  std::unique_ptr<BoundPlan> bound = BoundPlan::bind(plan(), bindings, count, error);
+  if (bound == nullptr) return nullptr;
+  auto out = std::make_unique<QueuedRun>();
+  out->program = this;
+  out->run = std::make_unique<Run>(std::move(bound), config_, &kernels_, workers_, seed_);
+  return out;
+}
+
+// Under the pool's lock, before a run is queued: what it throws must not leave a run behind.
+void Program::make_threads(Pool* pool) {
+  while (pool->threads.size() + 1 < workers_) {
+    const u32 id = static_cast<u32>(pool->threads.size()) + 1;
+    pool->threads.emplace_back(&Program::worker_main, this, pool, id);
+  }
+}
+
+void Program::run(QueuedRun* run) {
+  Pool& pool = *pool_;
+  std::unique_lock lock(pool.mutex);
+  make_threads(&pool);
+  pool.queue.push_back(run);
+  while (pool.queue.front() != run) {
+    pool.changed.wait_for(lock, std::chrono::milliseconds(20));
+    lock.unlock();
+    const bool interrupted = run->run->poll_interrupt();
+    lock.lock();
+    if (!interrupted || pool.queue.front() == run) continue;
+    std::erase(pool.queue, run);
+    run->done = true;
+    pool.changed.notify_all();
+    return;
+  }
+  lock.unlock();
+  run_front(run);
+}
+
+void Program::start(QueuedRun* run) {
+  Pool& pool = *pool_;
+  std::unique_lock lock(pool.mutex);
+  make_threads(&pool);
+  if (!pool.driver.joinable()) pool.driver = std::thread(&Program::driver_main, this, &pool);
+  run->asynchronous = true;
+  pool.queue.push_back(run);
+  pool.changed.notify_all();
+}
+
+// Runs the front of the queue with this thread as worker 0.
+void Program::run_front(QueuedRun* run) {
+  Pool& pool = *pool_;
+  {
+    std::unique_lock lock(pool.mutex);
+    pool.current = run->run.get();
+    pool.busy = workers_ - 1;
+    pool.epoch += 1;
+    pool.changed.notify_all();
+  }
+  run->run->work(0);
+  std::unique_lock lock(pool.mutex);
+  pool.changed.wait(lock, [&pool] { return pool.busy == 0; });
+  pool.current = nullptr;
+  pool.queue.pop_front();
+  run->done = true;
+  pool.changed.notify_all();
+}
+
+void Program::worker_main(Pool* pool, u32 worker) {
+  std::unique_lock lock(pool->mutex);
+  // A thread that wakes up late still takes part in the run that waits for it.
+  u64 seen = pool->epoch - (pool->current != nullptr ? 1 : 0);
+  while (true) {
+    pool->changed.wait(lock, [&] { return pool->closing || pool->epoch != seen; });
+    if (pool->epoch == seen) return;
+    seen = pool->epoch;
+    Run* run = pool->current;
+    lock.unlock();
+    run->work(worker);
+    lock.lock();
+    pool->busy -= 1;
+    if (pool->busy == 0) pool->changed.notify_all();
+  }
+}
+
+void Program::driver_main(Pool* pool) {
+  std::unique_lock lock(pool->mutex);
+  const auto due = [pool] {
+    return !pool->queue.empty() && pool->queue.front()->asynchronous && pool->current == nullptr;
+  };
+  while (true) {
+    pool->changed.wait(lock, [&] { return due() || (pool->closing && pool->queue.empty()); });
+    if (!due()) return;
+    QueuedRun* run = pool->queue.front();
+    lock.unlock();
+    run_front(run);
+    lock.lock();
+  }
+}
+
+bool Program::wait(const QueuedRun& run, i64 timeout_ns) {
+  Pool& pool = *pool_;
+  std::unique_lock lock(pool.mutex);
+  const auto done = [&run] { return run.done; };
+  if (timeout_ns >= 0) {
+    return pool.changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), done);
+  }
+  pool.changed.wait(lock, done);
+  return true;
+}
+
+void Program::close() {
+  Pool& pool = *pool_;
+  {
+    std::unique_lock lock(pool.mutex);
+    for (QueuedRun* run : pool.queue) run->run->cancel();
+    pool.changed.wait(lock, [&pool] { return pool.queue.empty(); });
+    pool.closing = true;
+    pool.changed.notify_all();
+  }
+  for (std::thread& t : pool.threads) t.join();
+  pool.threads.clear();
+  if (pool.driver.joinable()) pool.driver.join();
+  pool.closing = false;
+}
+
+void Program::after_fork() {
+  Pool* old = pool_.release();  // its threads and the state of its locks belong to the parent
+  pool_ = std::make_unique<Pool>();
+  for (QueuedRun* run : old->queue) {
+    run->run->abandon(Error::make(Status::INTERRUPTED,
+                                  "the process was forked while this run was in flight; it goes on "
+                                  "in the parent only"));
+    run->done = true;
+  }
+}
+
+bool Program::generate(const BoundPlan& plan, ptowsp_interrupt_fn interrupt, void* user, u64* tasks,
+                       TaskHash* hash, Error* error) const {
+  constexpr u64 kPollTasks = 1u << 16;
+  Cursor cursor = Cursor::at_entry(plan, 0);
+  std::vector<Region> regions(kMaxTensorArgs);
+  while (true) {
+    const Event event = cursor.advance(plan, error);
+    if (event == Event::Done) break;
+    if (event == Event::Error) return false;
+    if (event != Event::Task) continue;
+    const BoundSite& site = plan.sites()[cursor.site];
+    for (u32 p = 0; p < site.num_accesses; ++p) {
+      if (plan.region(plan.site_access(site, p), cursor.loops, &regions[p], error)) continue;
+      error->at_task(cursor.site, cursor.task_id, cursor.loops, site.level);
+      return false;
+    }
+    plan.hash_task(cursor.site, cursor.loops, regions.data(), hash);
+    if (cursor.next_task % kPollTasks != 0 || interrupt == nullptr || interrupt(user) == 0) continue;
+    *error = Error::make(Status::INTERRUPTED, "interrupted");
+    return false;
+  }
+  *tasks = cursor.next_task;
+  return true;
+}
+
+}  // namespace ptowsp

@@ -1,0 +1,1 @@
+"""Targets: each runs plans."""

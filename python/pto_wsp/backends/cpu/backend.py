@@ -1,0 +1,204 @@
+"""`cpu_sim`: the native core on threads of this machine."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pto_wsp import _core
+from pto_wsp.backends.base import Engine
+from pto_wsp.backends.cpu.failures import Failure
+from pto_wsp.backends.cpu.python_kernels import Exceptions, make_dispatch
+from pto_wsp.config import NUM_THREADS
+from pto_wsp.dtypes import DType
+from pto_wsp.errors import CompileError
+from pto_wsp.kernels import LoadedKernel, PythonKernel
+from pto_wsp.plan import NONE, Plan, Site, Status
+from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.engine import Generated
+from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.trace import trace_dtype
+
+_POLL_NS = 50_000_000  # how often a waiting thread looks for Ctrl-C
+_MAX_WORKERS = 4096
+
+# struct ptowsp_event
+_EVENT = np.dtype(
+    [(name, np.uint64) for name in ("task_id", "seq", "take", "ready_ns", "start_ns", "end_ns")]
+    + [(name, np.uint32) for name in ("site", "worker", "stream", "pool", "stolen", "num_loops")]
+    + [("indices", np.int64, (16,))]
+)
+
+_engines: weakref.WeakSet[CpuEngine] = weakref.WeakSet()
+
+
+class CpuBackend:
+    """Threads, queues and dependence tracking in C++."""
+
+    name = "cpu_sim"
+    options = frozenset({"num_threads", "seed"})
+
+    def check(self, plan: Plan) -> None:
+        """Loads the plan once: the core itself says what it cannot run."""
+        _load(plan, 1, 0)
+
+    def load(
+        self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
+    ) -> Engine:
+        workers = _workers(options.get("num_threads", 0))
+        seed = options.get("seed", 0)
+        if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+            raise CompileError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}")
+        return CpuEngine(plan, kernels, workers, seed)
+
+
+class CpuEngine:
+    """A loaded plan with its worker threads, which sleep between runs."""
+
+    def __init__(
+        self, plan: Plan, kernels: tuple[LoadedKernel, ...], workers: int, seed: int
+    ) -> None:
+        self.plan = plan
+        self.workers = workers
+        self.exceptions = Exceptions()
+        self._kernels = kernels  # keeps shared libraries loaded
+        self._native: _core.NativeProgram | None = _load(plan, workers, seed)
+        for index, kernel in enumerate(kernels):
+            if isinstance(kernel, PythonKernel):
+                dispatch = make_dispatch(plan, index, kernel.fn, self.exceptions)
+                self._native.set_python_kernel(index, dispatch)
+            else:
+                self._native.set_native_kernel(index, kernel.address)
+        _engines.add(self)
+
+    def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> CpuRun:
+        run, error = self.native.start([_to_native(b) for b in bindings], asynchronous)
+        if error is not None:
+            raise Failure.of(error).to_exception(self.plan)
+        return CpuRun(self, run, bindings)
+
+    def generate(self, bindings: tuple[Bound, ...]) -> Generated:
+        tasks, lane0, lane1, error = self.native.generate([_to_native(b) for b in bindings])
+        if error is not None:
+            raise Failure.of(error).to_exception(self.plan)
+        return Generated(tasks, (lane0, lane1))
+
+    def close(self) -> None:
+        if self._native is not None:
+            self._native.close()
+            self._native = None
+
+    def after_fork(self) -> None:
+        """In the child of a fork: the worker threads are not there."""
+        if self._native is not None:
+            self._native.after_fork()
+
+    @property
+    def native(self) -> _core.NativeProgram:
+        assert self._native is not None, "Program refuses to run after close()"
+        return self._native
+
+
+class CpuRun:
+    """One execution. Keeps the bound arrays alive until it has ended."""
+
+    def __init__(
+        self, engine: CpuEngine, native: _core.NativeRun, bindings: tuple[Bound, ...]
+    ) -> None:
+        self._engine = engine
+        self._native = native
+        self._bindings = bindings
+
+    def wait(self, timeout: float | None) -> bool:
+        left = None if timeout is None else max(0, int(timeout * 1e9))
+        while True:
+            # In slices, so that Ctrl-C is noticed while waiting.
+            part = _POLL_NS if left is None else min(left, _POLL_NS)
+            ended, error = self._native.wait(part)
+            if ended:
+                break
+            if left is not None:
+                left -= part
+                if left <= 0:
+                    return False
+        if error is not None:
+            raise self._exception(Failure.of(error))
+        return True
+
+    def done(self) -> bool:
+        return self._native.wait(0)[0]
+
+    def stats(self) -> Stats:
+        return Stats(
+            **self._native.stats(),
+            workers=self._engine.workers,
+            worker_tasks=tuple(self._native.worker_tasks()),
+        )
+
+    def trace(self) -> npt.NDArray[Any]:
+        plan = self._engine.plan
+        sites = plan.records(Site)
+        names = np.array([plan.kernel_names[s.kernel] for s in sites] or [""])
+        events = np.frombuffer(self._native.trace(), dtype=_EVENT)
+        depth = max((s.level for s in sites), default=0)
+        out = np.zeros(len(events), trace_dtype(depth, names.dtype.itemsize // 4))
+        for name in _EVENT.names or ():
+            if name in ("num_loops", "indices"):
+                continue
+            out[name] = events[name]
+        out["indices"] = events["indices"][:, :depth]
+        out["kernel"] = names[events["site"]]
+        return out[np.argsort(out["take"], kind="stable")]
+
+    def _exception(self, failure: Failure) -> BaseException:
+        raised = self._engine.exceptions.take(failure.message)
+        if raised is None:
+            return failure.to_exception(self._engine.plan)
+        if failure.status != Status.KERNEL_ERROR:
+            return raised  # KeyboardInterrupt and the like: nobody's failure
+        error = failure.kernel_error(
+            self._engine.plan, f"{type(raised).__name__}: {raised}".rstrip(": ")
+        )
+        error.__cause__ = raised
+        return error
+
+
+def _load(plan: Plan, workers: int, seed: int) -> _core.NativeProgram:
+    program, error = _core.NativeProgram.load(plan.to_bytes(), workers, seed)
+    if program is None:
+        raise Failure.of(error).to_exception(plan)
+    return program
+
+
+def _workers(num_threads: object) -> int:
+    if isinstance(num_threads, bool) or not isinstance(num_threads, int):
+        raise CompileError(f"num_threads must be an integer, not {num_threads!r}")
+    if not 0 <= num_threads <= _MAX_WORKERS:
+        raise CompileError(f"num_threads must be 0 (choose) to {_MAX_WORKERS}, not {num_threads}")
+    return num_threads or NUM_THREADS.get() or os.cpu_count() or 1
+
+
+def _to_native(
+    bound: Bound,
+) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], bool]:
+    value = bound.value
+    if isinstance(value, int):
+        return bound.symbol, NONE, value, 0, (), (), False
+    item = value.itemsize
+    address = value.__array_interface__["data"][0]
+    strides = tuple(s // item for s in value.strides)
+    dtype = DType.of(value.dtype)
+    return bound.symbol, dtype, 0, address, value.shape, strides, bound.read_only
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,93 @@
+"""Turns error records of the native core into exceptions with the user's source lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pto_wsp.errors import (
+    CompileError,
+    DeadlockError,
+    ExecutionError,
+    KernelError,
+    PlanError,
+    PtoError,
+    ScheduleError,
+    WindowOverflow,
+)
+from pto_wsp.plan import NONE, Plan, Section, Site, Status
+from pto_wsp.srcloc import SrcLoc
+
+NativeError = tuple[int, str, int, int, tuple[int, ...], int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One error record: status, text, and the task or symbol to blame."""
+
+    status: Status
+    message: str
+    site: int | None
+    symbol: int | None
+    indices: tuple[int, ...]
+    task_id: int
+    offset: int
+
+    @classmethod
+    def of(cls, native: NativeError) -> Failure:
+        status, message, site, symbol, indices, task_id, offset = native
+        return cls(
+            Status(status),
+            message,
+            None if site == NONE else site,
+            None if symbol == NONE else symbol,
+            indices,
+            task_id,
+            offset,
+        )
+
+    def to_exception(self, plan: Plan) -> PtoError:
+        """The exception that a user sees."""
+        match self.status:
+            case Status.PLAN_ERROR:
+                return PlanError(self.message, offset=self.offset)
+            case Status.SCHEDULE_ERROR:
+                return ScheduleError(self.message)
+            case Status.UNSUPPORTED:
+                return CompileError(self.message)
+            case Status.KERNEL_ERROR:
+                return self.kernel_error(plan, self.message)
+            case Status.DEADLOCK:
+                return DeadlockError(self.message)
+            case Status.WINDOW_OVERFLOW:
+                return WindowOverflow(
+                    self.message,
+                    loc=self._loc(plan),
+                    fix="use a larger TaskWindow, or mode=WindowMode.STALL",
+                )
+            case _:
+                where = f" in {self._task(plan)}" if self.site is not None else ""
+                return ExecutionError(self.message + where, loc=self._loc(plan))
+
+    def kernel_error(self, plan: Plan, reason: str) -> KernelError:
+        """A failed kernel, with `reason` in the user's words."""
+        return KernelError(
+            f"kernel {self._task(plan)} failed: {reason}",
+            kernel=self._kernel(plan),
+            indices=self.indices,
+            loc=self._loc(plan),
+        )
+
+    def _kernel(self, plan: Plan) -> str:
+        if self.site is None:
+            return "?"
+        return plan.kernel_names[plan.records(Site)[self.site].kernel]
+
+    def _task(self, plan: Plan) -> str:
+        return f"{self._kernel(plan)}[{', '.join(map(str, self.indices))}]"
+
+    def _loc(self, plan: Plan) -> SrcLoc | None:
+        if self.site is not None:
+            return plan.loc(Section.SITE, self.site)
+        if self.symbol is not None:
+            return plan.loc(Section.SYMBOL, self.symbol)
+        return None

@@ -1,0 +1,216 @@
+"""The reference backend: the definition that other backends are tested against.
+
+It obeys every schedule by ignoring it: schedules say where and when tasks run and never what they
+compute, and here everything runs at one place, one after the other. The trace directive is the
+exception, since it asks for a record of the run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pto_wsp.backends.base import Generated
+from pto_wsp.backends.reference.bound import BoundPlan
+from pto_wsp.backends.reference.call import NativeFailure, make_caller, region_view
+from pto_wsp.backends.reference.check import check_plan, trace_capacity
+from pto_wsp.backends.reference.task_hash import task_words
+from pto_wsp.backends.reference.walk import Task, Walk, call_text
+from pto_wsp.errors import CompileError, ExecutionError, KernelError
+from pto_wsp.kernels import LoadedKernel
+from pto_wsp.plan import Kernel, Plan, Section, Site
+from pto_wsp.plan.hashing import task_lanes
+from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.trace import trace_dtype
+
+_U64 = (1 << 64) - 1
+
+
+class ReferenceBackend:
+    """Runs any plan of this version, slowly."""
+
+    name = "reference"
+    options: frozenset[str] = frozenset()
+
+    def check(self, plan: Plan) -> None:
+        check_plan(plan)
+
+    def load(
+        self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
+    ) -> ReferenceEngine:
+        if options:
+            names = ", ".join(sorted(options))
+            raise CompileError(f"the reference target takes no options, but was given {names}")
+        check_plan(plan)
+        return ReferenceEngine(plan, kernels)
+
+
+class ReferenceEngine:
+    """A plan with its kernels. Runs go one after the other, in the order of `start`."""
+
+    workers = 1
+
+    def __init__(self, plan: Plan, kernels: tuple[LoadedKernel, ...]) -> None:
+        self.plan = plan
+        self.callers = [make_caller(plan, i, kernel) for i, kernel in enumerate(kernels)]
+        self._lock = threading.Lock()
+        self._last: ReferenceRun | None = None
+        self._unfinished: list[ReferenceRun] = []
+
+    def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> ReferenceRun:
+        bound = BoundPlan(self.plan, bindings)
+        with self._lock:
+            run = ReferenceRun(self, bound, after=self._last)
+            self._last = run
+            self._unfinished = [r for r in self._unfinished if not r.done()] + [run]
+        if asynchronous:
+            run.start_thread()
+        else:
+            run.run()
+        return run
+
+    def generate(self, bindings: tuple[Bound, ...]) -> Generated:
+        kernels = self.plan.records(Kernel)
+        sites = self.plan.records(Site)
+        count = first = second = 0
+        for task in Walk(BoundPlan(self.plan, bindings)).tasks():
+            hashes = kernels[task.kernel].name_hash, sites[task.site].path_hash
+            lanes = task_lanes(task_words(task, *hashes))
+            count, first, second = count + 1, first + lanes[0], second + lanes[1]
+        return Generated(count, (first & _U64, second & _U64))
+
+    def close(self) -> None:
+        for run in self._unfinished:
+            run.cancel()
+
+
+class ReferenceRun:
+    """One execution: walks the plan and calls a kernel for each task it meets."""
+
+    def __init__(
+        self, engine: ReferenceEngine, bound: BoundPlan, after: ReferenceRun | None
+    ) -> None:
+        self._engine = engine
+        self._bound = bound
+        self._after = after
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._cancelled = False
+        self._error: BaseException | None = None
+        self._tasks = 0
+        self._accesses = 0
+        self._elapsed_ns = 0
+        # (task, start, end) of the last tasks, as many as the schedule wants.
+        self._events: deque[tuple[Task, int, int]] = deque(maxlen=trace_capacity(engine.plan))
+
+    def start_thread(self) -> None:
+        # Not a daemon: a kernel is never torn off in the middle of a write.
+        self._thread = threading.Thread(target=self._run_in_thread, name="pto_wsp-reference")
+        self._thread.start()
+
+    def _run_in_thread(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:  # raised again by wait(), in the caller's thread
+            self._error = error
+
+    def run(self) -> None:
+        """Executes in this thread. An error of the program is kept for `wait`."""
+        try:
+            if self._after is not None:
+                self._after.join()
+                self._after = None  # else every run would keep all earlier ones alive
+            self._execute()
+        except ExecutionError as error:
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def join(self) -> None:
+        self._ended.wait()
+
+    def wait(self, timeout: float | None) -> bool:
+        if not self._ended.wait(timeout):
+            return False
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def cancel(self) -> None:
+        """Ends the run before its next task and waits for that."""
+        self._cancelled = True
+        self._ended.wait()
+        if self._thread is not None:
+            self._thread.join()
+
+    def stats(self) -> Stats:
+        return Stats(
+            tasks=self._tasks,
+            generated=self._tasks,
+            live_high=min(1, self._tasks),
+            ready_high=min(1, self._tasks),
+            bounds_checked=self._accesses,
+            elapsed_ns=self._elapsed_ns,
+            trace_dropped=self._tasks - len(self._events) if self._events.maxlen else 0,
+            workers=1,
+            worker_tasks=(self._tasks,),
+        )
+
+    def trace(self) -> np.ndarray[Any, Any]:
+        plan = self._engine.plan
+        depth = max((site.level for site in plan.records(Site)), default=0)
+        longest = max((len(name) for name in plan.kernel_names), default=1)
+        rows = np.zeros(len(self._events), trace_dtype(depth, longest))
+        for row, (task, start, end) in zip(rows, self._events, strict=True):
+            row["task_id"] = row["seq"] = row["take"] = task.task_id
+            row["kernel"] = plan.kernel_names[task.kernel]
+            row["site"] = task.site
+            row["indices"][: len(task.indices)] = task.indices
+            row["ready_ns"] = row["start_ns"] = start
+            row["end_ns"] = end
+        return rows
+
+    def _execute(self) -> None:
+        began = time.perf_counter_ns()
+        try:
+            for task in Walk(self._bound).tasks():
+                if self._cancelled:
+                    raise ExecutionError("the run was ended early: its program was closed")
+                self._call(task, began)
+        finally:
+            self._elapsed_ns = time.perf_counter_ns() - began
+
+    def _call(self, task: Task, began: int) -> None:
+        views = [region_view(self._bound.tensors[r.tensor], r) for r in task.regions]
+        start = time.perf_counter_ns() - began
+        try:
+            self._engine.callers[task.kernel](task, views)
+        except Exception as error:
+            raise self._kernel_error(task, error) from error
+        self._events.append((task, start, time.perf_counter_ns() - began))
+        self._tasks += 1
+        self._accesses += len(views)
+
+    def _kernel_error(self, task: Task, error: Exception) -> KernelError:
+        plan = self._engine.plan
+        name = plan.kernel_names[task.kernel]
+        what = (
+            str(error) if isinstance(error, NativeFailure) else f"{type(error).__name__}: {error}"
+        )
+        return KernelError(
+            f"{call_text(name, task.indices)} failed: {what}",
+            kernel=name,
+            indices=task.indices,
+            loc=plan.loc(Section.SITE, task.site),
+        )

@@ -1,0 +1,61 @@
+"""From a workload to a program: the order of the stages, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pto_wsp.backends import registry
+from pto_wsp.errors import CompileError
+from pto_wsp.frontend import Workload
+from pto_wsp.kernels import load_kernels
+from pto_wsp.passes import lower, pipeline
+from pto_wsp.plan import Plan
+from pto_wsp.runtime.program import Program, register_loader
+
+
+def compile_workload(workload: Workload, target: str = "cpu_sim", **options: object) -> Program:
+    """Traces, checks and lowers a workload, and loads it on a target.
+
+    The cost depends on the size of the program text, never on extents. Options are the target's:
+    cpu_sim takes `num_threads` (0: one per core) and `seed` (of random choices).
+    """
+    traced = workload.traced()
+    module = pipeline.run(traced.module)
+    plan = lower.lower(module)
+    return load(plan, target, traced.callables, options, traced.defaults)
+
+
+def load(
+    plan: Plan,
+    target: str,
+    callables: Mapping[str, Callable[..., Any]],
+    options: Mapping[str, object],
+    defaults: Mapping[str, object] | None = None,
+) -> Program:
+    """A plan on a target, with its kernels compiled."""
+    backend = registry.get(target)
+    unknown = sorted(set(options) - backend.options)
+    if unknown:
+        accepted = ", ".join(sorted(backend.options)) or "none"
+        raise CompileError(
+            f"target {target!r} has no option {unknown[0]!r}", fix=f"its options are: {accepted}"
+        )
+    backend.check(plan)
+    engine = backend.load(plan, load_kernels(plan, callables), options)
+    return Program(plan, engine, target=target, defaults=defaults)
+
+
+def _load_plan(
+    plan: Plan,
+    *,
+    kernels: Mapping[str, Callable[..., Any]],
+    target: str,
+    options: Mapping[str, object],
+) -> Program:
+    # A decorated kernel is accepted as well as the bare function.
+    bodies = {name: getattr(fn, "fn", fn) for name, fn in kernels.items()}
+    return load(plan, target, bodies, options)
+
+
+register_loader(_load_plan)

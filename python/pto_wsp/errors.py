@@ -1,0 +1,114 @@
+"""Every exception of the package, in one tree under `PtoError`.
+
+An error says what happened, where in the user's file, why, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pto_wsp.srcloc import SrcLoc
+
+
+class PtoError(Exception):
+    """Base of all errors raised by pto_wsp.
+
+    `message` says what happened, `loc` where in the user's source, `why` gives the reason and `fix`
+    what to change; `str(error)` shows all of them with the source line.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        loc: SrcLoc | None = None,
+        why: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.loc = loc
+        self.why = why
+        self.fix = fix
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.loc is not None:
+            parts.append(self.loc.render())
+        if self.why is not None:
+            parts.append(f"  why: {self.why}")
+        if self.fix is not None:
+            parts.append(f"  fix: {self.fix}")
+        return "\n".join(parts)
+
+
+class CompileError(PtoError):
+    """The program cannot be traced, checked or compiled."""
+
+
+class TypeCheckError(CompileError):
+    """Arguments do not fit a kernel or a tensor."""
+
+
+class ScheduleError(CompileError):
+    """A directive contradicts another or cannot be enforced on the target."""
+
+
+class PlanError(PtoError):
+    """Plan bytes are damaged, hostile or of another version. `offset` is the byte in the file."""
+
+    def __init__(self, message: str, *, offset: int | None = None) -> None:
+        where = "" if offset is None else f" (at byte {offset})"
+        super().__init__(message + where)
+        self.offset = offset
+
+
+class ExecutionError(PtoError):
+    """A run could not start or could not go on."""
+
+
+class SynchronizeTimeout(ExecutionError, TimeoutError):
+    """`synchronize(timeout=...)` ran out of time; the run goes on."""
+
+
+class KernelError(ExecutionError):
+    """A kernel failed. Names the kernel, the loop indices and the call's line."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kernel: str = "",
+        indices: tuple[int, ...] = (),
+        loc: SrcLoc | None = None,
+        why: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(message, loc=loc, why=why, fix=fix)
+        self.kernel = kernel
+        self.indices = indices
+
+
+class RaceError(ExecutionError):
+    """Two tasks conflict and nothing orders them."""
+
+
+class DeadlockError(ExecutionError):
+    """Nothing can run any more. The message lists who waits for what."""
+
+
+class WindowOverflow(ExecutionError):
+    """The task window was full and its mode is ABORT."""
+
+
+class ChannelError(ExecutionError):
+    """Something is wrong with a channel."""
+
+
+class ChannelClosed(ChannelError):
+    """The channel was closed."""
+
+
+class ChannelFull(ChannelError):
+    """The channel has no free slot."""

@@ -1,0 +1,78 @@
+"""The result of tracing, and how the results of composed workloads become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from pto_wsp import ir
+from pto_wsp.frontend.declarations import Declarations, Default, KernelNames
+from pto_wsp.frontend.kernel import Kernel
+from pto_wsp.srcloc import SrcLoc
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A workload as IR, with what cannot travel in it: the kernels, and the default bindings.
+
+    `defaults` maps the names of extents to ints, of arrays to NumPy arrays, of tensors that have
+    data to Tensors.
+    """
+
+    module: ir.Module
+    kernels: Mapping[str, Kernel]  # by the name of the specialisation in the module
+    defaults: dict[str, Default]
+
+    @property
+    def callables(self) -> dict[str, Callable[..., None]]:
+        """The Python bodies, by kernel name."""
+        return {n: k.function for n, k in self.kernels.items() if k.cpp_src is None}
+
+
+def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
+    """One module of several: equal names become one declaration, equal kernels one kernel. Loop
+    variables need no renaming, since no loop of one part is inside a loop of another."""
+    declared, kernels = Declarations(), KernelNames[Kernel]()
+    bodies: list[ir.Body] = []
+    for part in parts:
+        for symbol in part.module.symbols:
+            declared.add_symbol(symbol, part.defaults.get(symbol.name), loc)
+        for tensor in part.module.tensors:
+            declared.add_tensor(tensor, part.defaults.get(tensor.name), loc)
+        renamed = {
+            decl.name: kernels.name_of(
+                part.kernels[decl.name], replace(decl, name=part.kernels[decl.name].name)
+            )
+            for decl in part.module.kernels
+        }
+        bodies.append(_rename_kernels(part.module.body, renamed))
+    children = tuple(bodies)
+    stmt = ir.Combine(children, loc) if form == "combine" else ir.Sequential(children, loc)
+    module = ir.Module(
+        form,
+        tuple(declared.symbols.values()),
+        tuple(declared.tensors.values()),
+        tuple(kernels.decls.values()),
+        (stmt,),
+    )
+    return Traced(module, kernels.owners, declared.defaults)
+
+
+def _rename_kernels(body: ir.Body, names: Mapping[str, str]) -> ir.Body:
+    return tuple(_rename_in(stmt, names) for stmt in body)
+
+
+def _rename_in(stmt: ir.Stmt, names: Mapping[str, str]) -> ir.Stmt:
+    match stmt:
+        case ir.Call():
+            return replace(stmt, kernel=names[stmt.kernel])
+        case ir.Loop():
+            return replace(stmt, body=_rename_kernels(stmt.body, names))
+        case ir.Combine():
+            branches = tuple(_rename_kernels(branch, names) for branch in stmt.branches)
+            return replace(stmt, branches=branches)
+        case ir.Sequential():
+            return replace(stmt, steps=tuple(_rename_kernels(step, names) for step in stmt.steps))
+        case _:
+            assert_never(stmt)

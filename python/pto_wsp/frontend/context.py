@@ -1,0 +1,39 @@
+"""Where tracing stands: the active trace, and which loops are open.
+
+The trace is a context variable, so threads and tasks of an event loop trace independently.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pto_wsp.srcloc import SrcLoc
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """A stretch of the traced function in which a symbolic value means something: the whole
+    function, or one P loop. Compared by identity, since names repeat."""
+
+    kind: str
+    name: str
+    loc: SrcLoc | None
+    is_open: bool = True
+
+
+class ActiveTrace(Protocol):
+    """What scalars and tensors need to know of the trace they are used in."""
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of the whole function."""
+        ...
+
+    def tensor_name(self, tensor: Any) -> str:
+        """Declare a tensor under the name by which `execute` binds it."""
+        ...
+
+
+active: ContextVar[ActiveTrace | None] = ContextVar("pto_wsp_active_trace", default=None)

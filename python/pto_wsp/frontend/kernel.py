@@ -1,0 +1,302 @@
+"""@kernel: the functions that tasks run, and calling them inside a workload."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin, overload
+
+import numpy as np
+
+from pto_wsp import ir, srcloc
+from pto_wsp.errors import CompileError, TypeCheckError
+from pto_wsp.frontend import kernel_source
+from pto_wsp.frontend.scalar_expr import SymInt, as_int, as_symint, constant, lower
+from pto_wsp.frontend.tensor import DimRange, Region, Tensor
+from pto_wsp.frontend.trace import Pending, Tracer, current
+from pto_wsp.srcloc import SrcLoc
+
+T = TypeVar("T")
+
+
+class In(Any, Generic[T]):
+    """`In[Tensor]`: the kernel reads the region. In a Python body it is a NumPy view."""
+
+
+class Out(Any, Generic[T]):
+    """`Out[Tensor]`: the kernel writes every element of the region and reads none."""
+
+
+class InOut(Any, Generic[T]):
+    """`InOut[Tensor]`: the kernel reads and writes the region."""
+
+
+_HEADER = re.compile(r"""(?:#\s*include\s*)?(<[^<>\n]+>|"[^"\n]+")""")
+_MODES: dict[object, ir.Mode] = {In: ir.Mode.IN, Out: ir.Mode.OUT, InOut: ir.Mode.INOUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    name: str
+    mode: ir.Mode
+
+
+class Kernel:
+    """A kernel: `k[i, j](x=X[i], out=Y[j])` inside a workload generates one task. The brackets
+    give the task its indices and may be left out."""
+
+    def __init__(
+        self,
+        function: FunctionType,
+        params: tuple[Param, ...],
+        cpp_src: str | None,
+        includes: tuple[str, ...],
+    ) -> None:
+        self.name = function.__name__
+        self.function = function
+        self.params = params
+        self.cpp_src = cpp_src
+        self.includes = includes
+        self.loc = (
+            kernel_source.definition(function)
+            if cpp_src is None
+            else kernel_source.cpp_text(function)
+        )
+        self.__doc__ = function.__doc__
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.mode.value}" for p in self.params)
+        return f"<kernel {self.name}({params})>"
+
+    def __getitem__(self, indices: object) -> IndexedKernel:
+        tracer = current(f"kernel {self.name}[...]")
+        parts = cast("tuple[object, ...]", indices) if isinstance(indices, tuple) else (indices,)
+        pending = tracer.expect_use(
+            f"{self.name}[...]", f"call it: {self.name}[...](...) generates a task"
+        )
+        return IndexedKernel(self, tuple(self._index(part) for part in parts), pending)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self.call((), args, kwargs)
+
+    def call(
+        self, indices: tuple[SymInt, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Trace one call."""
+        tracer = current(f"a call of kernel {self.name}")
+        values = self._bind(args, kwargs)
+        regions = [
+            self._region(tracer, param.name, value)
+            for param, value in zip(self.params, values, strict=True)
+        ]
+        params = tuple(
+            ir.ParamDecl(param.name, param.mode, region.dtype, region.rank)
+            for param, region in zip(self.params, regions, strict=True)
+        )
+        name = tracer.kernels.name_of(self, self.decl(params))
+        identity = tuple(lower(index) for index in indices)
+        lowered = tuple(region.lower() for region in regions)
+        tracer.emit(ir.Call(name, identity, lowered, srcloc.here()))
+
+    def decl(self, params: tuple[ir.ParamDecl, ...]) -> ir.KernelDecl:
+        """The declaration of this kernel specialised to some dtypes and ranks."""
+        if self.cpp_src is None:
+            source = f"{self.function.__module__}.{self.function.__qualname__}"
+            return ir.KernelDecl(self.name, params, ir.BodyForm.PYTHON, source, (), self.loc)
+        form = ir.BodyForm.CPP
+        return ir.KernelDecl(self.name, params, form, self.cpp_src, self.includes, self.loc)
+
+    def _index(self, part: object) -> SymInt:
+        if isinstance(part, SymInt) or (as_int(part) is not None and not isinstance(part, bool)):
+            return as_symint(part)
+        raise TypeCheckError(
+            f"kernel {self.name} is indexed with {type(part).__name__}",
+            loc=srcloc.here(),
+            why="the brackets hold the task's indices, which are integers",
+            fix=f"write {self.name}[i, j](...) with loop variables or expressions of them",
+        )
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """One value per parameter, in their order."""
+        names = [param.name for param in self.params]
+        if len(args) > len(names):
+            raise self._misfit(f"{len(args)} positional arguments", f"it has {len(names)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise self._misfit(f"an unknown argument {name}", "no parameter has that name")
+            if name in given:
+                raise self._misfit(f"two values for {name}", "one is given by position")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise self._misfit(f"no {', '.join(missing)}", "every parameter needs a region")
+        return [given[name] for name in names]
+
+    def _region(self, tracer: Tracer, param: str, value: object) -> Region:
+        if isinstance(value, Region):
+            return value
+        if isinstance(value, Tensor):
+            name = tracer.tensor_name(value)
+            dims = (DimRange(constant(0), as_symint(extent)) for extent in value.shape)
+            return Region(name, value.dtype, tuple(dims))
+        fix = "pass X or X[...] of a Tensor X"
+        if isinstance(value, SymInt | int | float | complex | np.generic):
+            fix = "read the number from a tensor: scalar parameters are not in this version"
+        if isinstance(value, np.ndarray):
+            fix = "make it a tensor outside the workload: X = Tensor(data=array)"
+        kind = type(cast(object, value)).__name__
+        raise TypeCheckError(
+            f"kernel {self.name}: {param} is {kind}",
+            loc=srcloc.here(),
+            why="a kernel parameter is a tensor or a region of one",
+            fix=fix,
+        )
+
+    def _misfit(self, what: str, why: str) -> TypeCheckError:
+        return TypeCheckError(
+            f"kernel {self.name} is called with {what}",
+            loc=srcloc.here(),
+            why=why,
+            fix=f"the parameters are ({', '.join(param.name for param in self.params)})",
+        )
+
+
+class IndexedKernel:
+    """A kernel with the indices of its task, ready to be called."""
+
+    __slots__ = ("_indices", "_kernel", "_pending")
+
+    def __init__(self, kernel: Kernel, indices: tuple[SymInt, ...], pending: Pending) -> None:
+        self._kernel = kernel
+        self._indices = indices
+        self._pending = pending
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._pending.used = True
+        self._kernel.call(self._indices, args, kwargs)
+
+
+@overload
+def kernel(function: Callable[..., None], /) -> Kernel: ...
+@overload
+def kernel(
+    *, cpp_src: str | None = None, cpp_includes: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Kernel]: ...
+def kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    cpp_src: str | None = None,
+    cpp_includes: Sequence[str] = (),
+) -> Kernel | Callable[[Callable[..., None]], Kernel]:
+    """Make a kernel of a function whose parameters are annotated In[Tensor], Out[Tensor] or
+    InOut[Tensor].
+
+    The body runs once per task on NumPy views of the regions. With `cpp_src`, that C++ text is the
+    body instead and the Python body is `...`; `cpp_includes` are headers for it, such as "<cmath>".
+    """
+    if cpp_src is not None and (not isinstance(cast(object, cpp_src), str) or not cpp_src.strip()):
+        raise _error("cpp_src holds no C++", "it is the body of the kernel", "pass its statements")
+    includes = tuple(_include_line(each) for each in _list_of_includes(cpp_includes))
+    if includes and cpp_src is None:
+        raise _error(
+            "cpp_includes without cpp_src", "a Python body includes nothing", "pass cpp_src too"
+        )
+
+    def decorate(function: Callable[..., None]) -> Kernel:
+        plain = _checked_function(function)
+        params = _params(plain)
+        if cpp_src is not None and not kernel_source.has_empty_body(plain):
+            raise _error(
+                f"kernel {plain.__name__} has a C++ and a Python body",
+                "the Python body would never run",
+                "leave `...` as the Python body, or remove cpp_src",
+                kernel_source.definition(plain),
+            )
+        return Kernel(plain, params, cpp_src, includes)
+
+    return decorate if function is None else decorate(function)
+
+
+def _checked_function(function: object) -> FunctionType:
+    if not isinstance(function, FunctionType):
+        kind = type(function).__name__
+        raise _error(f"@kernel on {kind}", "a kernel is a function", "decorate a `def` function")
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise _error(
+            f"kernel {function.__name__} is a generator or coroutine",
+            "a task runs its kernel from beginning to end",
+            "remove yield, async and await",
+            kernel_source.definition(function),
+        )
+    return function
+
+
+def _params(function: FunctionType) -> tuple[Param, ...]:
+    # Annotations may be strings, and may name what only the function around the kernel can see.
+    frame = srcloc.user_frame()
+    around = {} if frame is None else frame.f_locals
+    own: dict[str, Any] = {"In": In, "Out": Out, "InOut": InOut, "Tensor": Tensor}
+    scope = ChainMap(dict(around), function.__globals__, own)
+    loc = kernel_source.definition(function)
+    return tuple(
+        _param(function.__name__, param, scope, loc)
+        for param in inspect.signature(function).parameters.values()
+    )
+
+
+def _param(kernel: str, param: inspect.Parameter, scope: Any, loc: SrcLoc) -> Param:
+    what = f"kernel {kernel}: parameter {param.name}"
+    fix = f"write `{param.name}: In[Tensor]`, Out[Tensor] or InOut[Tensor]"
+    if param.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        why = "a kernel has a fixed list of parameters, given by position or by name"
+        raise _error(f"{what} is {param.kind.description}", why, fix, loc)
+    if param.default is not inspect.Parameter.empty:
+        why = "every call names the region of every parameter"
+        raise _error(f"{what} has a default", why, fix, loc)
+    annotation: Any = param.annotation
+    if annotation is inspect.Parameter.empty:
+        raise _error(f"{what} has no annotation", "it says what the kernel does to it", fix, loc)
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, {}, scope)
+        except Exception as error:
+            text = param.annotation
+            raise _error(f"{what}: {text} cannot be evaluated", str(error), fix, loc) from error
+    mode = _MODES.get(get_origin(annotation))
+    if mode is None or get_args(annotation) != (Tensor,):
+        shown = param.annotation if isinstance(param.annotation, str) else repr(annotation)
+        why = "this version has tensor parameters that are read, written or both"
+        raise _error(f"{what} is annotated {shown}", why, fix, loc)
+    return Param(param.name, mode)
+
+
+def _list_of_includes(includes: object) -> list[object]:
+    if not isinstance(includes, list | tuple):
+        raise _error(
+            "cpp_includes is not a list",
+            f"it is {type(includes).__name__}",
+            'write cpp_includes=["<cmath>"]',
+        )
+    return list(cast("list[object]", includes))
+
+
+def _include_line(include: object) -> str:
+    """The whole `#include` line of "<cmath>", '"x.h"' or a whole line."""
+    header = _HEADER.fullmatch(include.strip()) if isinstance(include, str) else None
+    if header is not None:
+        return f"#include {header[1]}"
+    raise _error(
+        f"cpp_includes holds {include!r}",
+        "it is not a header",
+        'write "<cmath>", \'"mine.h"\' or a whole #include line',
+    )
+
+
+def _error(what: str, why: str, fix: str, loc: SrcLoc | None = None) -> CompileError:
+    return CompileError(what, loc=loc or srcloc.here(), why=why, fix=fix)

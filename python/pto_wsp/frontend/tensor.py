@@ -1,0 +1,261 @@
+"""Tensors, and the regions that a workload names by indexing them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, TypeAlias, cast
+
+import numpy.typing as npt
+
+from pto_wsp import ir, srcloc
+from pto_wsp.dtypes import DType
+from pto_wsp.errors import CompileError, TypeCheckError
+from pto_wsp.frontend import context
+from pto_wsp.frontend.memory import share
+from pto_wsp.frontend.refusal import (
+    ARITHMETIC,
+    COMPARISONS,
+    CONVERSIONS,
+    ITERATION,
+    TRUTH,
+    UNTRACED_ARITHMETIC,
+    refuse,
+)
+from pto_wsp.frontend.scalar_expr import SymInt, as_int, as_symint, atom, constant, lower
+
+Shape: TypeAlias = tuple[int | SymInt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DimRange:
+    """start, start + step, ... (extent elements) of one dimension."""
+
+    start: SymInt
+    extent: SymInt
+    step: int = 1
+    dropped: bool = False
+
+
+@refuse(
+    ARITHMETIC,
+    UNTRACED_ARITHMETIC,
+    COMPARISONS,
+    CONVERSIONS,
+    TRUTH,
+    ITERATION,
+    {"__getitem__": "a second index", "__setitem__": "assignment"},
+    message="a region of a tensor has no value in a workload ({op})",
+    why="a workload only says which regions the tasks touch",
+    fix="index once, X[i, j], and compute inside a kernel that takes the region",
+    error=TypeCheckError,
+)
+class Region:
+    """A part of a tensor, to be passed to a kernel."""
+
+    __slots__ = ("dims", "dtype", "tensor")
+
+    def __init__(self, tensor: str, dtype: DType, dims: tuple[DimRange, ...]) -> None:
+        self.tensor = tensor
+        self.dtype = dtype
+        self.dims = dims
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that a kernel sees."""
+        return sum(not dim.dropped for dim in self.dims)
+
+    def __repr__(self) -> str:
+        return f"<region of {self.tensor}>"
+
+    def lower(self) -> ir.Region:
+        dims = (
+            ir.DimSlice(lower(dim.start), lower(dim.extent), ir.Const(dim.step), dim.dropped)
+            for dim in self.dims
+        )
+        return ir.Region(self.tensor, tuple(dims))
+
+
+@refuse(
+    ARITHMETIC,
+    UNTRACED_ARITHMETIC,
+    COMPARISONS,
+    CONVERSIONS,
+    TRUTH,
+    ITERATION,
+    {"__setitem__": "assignment"},
+    message="a Tensor does not compute ({op})",
+    why="tensors are read and written by tasks",
+    fix="call a kernel on X[...] inside a workload; outside of one use X.data",
+    error=TypeCheckError,
+)
+class Tensor:
+    """Data that tasks read and write: `Tensor(data=array)` looks at the array's memory, without a
+    copy; `Tensor(shape=..., dtype=...)` has to be bound at execute.
+
+    `execute` binds a tensor by its name: `name`, else the workload parameter it is passed for, else
+    the variable or attribute by which the traced function refers to it.
+
+    Inside a workload, `X[i, a:b]` names a region. Indices are integers or symbolic; slices have
+    symbolic bounds and a constant positive step and are not clipped: bounds are checked when the
+    extents are known. Negative Python ints count from the end; `X.shape` is symbolic, too, so that
+    one trace serves tensors of other shapes.
+    """
+
+    __slots__ = ("_array", "_shape", "dtype", "loc", "name")
+
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        shape: tuple[int, ...] | None = None,
+        dtype: DType | None = None,
+        name: str | None = None,
+    ) -> None:
+        if name is not None and not (isinstance(cast(object, name), str) and name.isidentifier()):
+            raise _bad(f"name={name!r}", "execute(name=...) needs an identifier", "choose another")
+        self.name = name
+        self.loc = srcloc.here()
+        if data is None:
+            self._array = None
+            self._shape, self.dtype = _declared(shape, dtype)
+            return
+        if shape is not None or dtype is not None:
+            raise _bad(
+                "both data and shape or dtype",
+                "the array has a shape and a dtype of its own",
+                "leave out shape= and dtype=",
+            )
+        self._array = share(data, "Tensor(data=...)")
+        self._shape = self._array.shape
+        try:
+            self.dtype = DType.of(self._array.dtype)
+        except TypeError as error:
+            raise _bad(f"dtype {self._array.dtype}", str(error), "convert the array") from None
+
+    @property
+    def data(self) -> npt.NDArray[Any] | None:
+        """The array that is bound when `execute` names no other; None without one."""
+        return self._array
+
+    @property
+    def rank(self) -> int:
+        return len(self._shape)
+
+    @property
+    def shape(self) -> Shape:
+        """The extents: numbers, or symbolic inside a workload."""
+        trace = context.active.get()
+        if trace is None:
+            return self._shape
+        name = trace.tensor_name(self)
+        return tuple(atom(ir.ShapeOf(name, dim), trace.scope) for dim in range(self.rank))
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f"{self.name}: "
+        return f"<Tensor {name}{self.dtype.text}{list(self._shape)}>"
+
+    def __getitem__(self, key: Any) -> Region:
+        trace = context.active.get()
+        if trace is None:
+            raise CompileError(
+                "a Tensor is indexed outside a workload",
+                loc=srcloc.here(),
+                why="X[...] names a region for a kernel call that is being traced",
+                fix="index inside a @workload function; use X.data for the elements",
+            )
+        name = trace.tensor_name(self)
+        parts = _expand(key, name, self.rank)
+        dims = tuple(_dim(part, extent) for part, extent in zip(parts, self.shape, strict=True))
+        return Region(name, self.dtype, dims)
+
+    def named(self, name: str) -> Tensor:
+        """The same tensor under the name of a parameter, where it has none of its own."""
+        if self.name is not None:
+            return self
+        other = object.__new__(Tensor)
+        other._array, other._shape, other.dtype = self._array, self._shape, self.dtype
+        other.loc, other.name = self.loc, name
+        return other
+
+
+def _declared(shape: object, dtype: object) -> tuple[tuple[int, ...], DType]:
+    if not isinstance(shape, list | tuple) or dtype is None:
+        raise _bad(
+            "no data",
+            "without an array, shape and dtype must be given",
+            "write Tensor(data=array) or Tensor(shape=(4, 4), dtype=DType.F32)",
+        )
+    sizes = [as_int(size) for size in cast("list[object]", shape)]
+    known = tuple(size for size in sizes if size is not None and size >= 0)
+    if len(known) != len(sizes):
+        raise _bad(f"shape={shape!r}", "a shape holds non-negative integers", "correct the shape")
+    try:
+        return known, DType.of(dtype)
+    except TypeError as error:
+        raise _bad(f"dtype={dtype!r}", str(error), "use a DType, such as DType.F32") from None
+
+
+def _bad(what: str, why: str, fix: str) -> TypeCheckError:
+    return TypeCheckError(f"Tensor(...) with {what}", loc=srcloc.here(), why=why, fix=fix)
+
+
+def _expand(key: object, name: str, rank: int) -> list[object]:
+    """One index per dimension: the ellipsis and missing dimensions become full slices."""
+    parts = list(cast("tuple[object, ...]", key)) if isinstance(key, tuple) else [key]
+    dots = [at for at, part in enumerate(parts) if isinstance(part, EllipsisType)]
+    if len(dots) > 1:
+        raise _bad_index(name, "more than one ellipsis", "one `...` says which are left out")
+    given = len(parts) - len(dots)
+    if given > rank:
+        raise _bad_index(name, f"{given} indices", f"it has {rank} dimensions")
+    full: list[object] = [slice(None)] * (rank - given)
+    at = dots[0] if dots else len(parts)
+    return [*parts[:at], *full, *parts[at + 1 :]]
+
+
+def _dim(part: object, size: int | SymInt) -> DimRange:
+    extent = as_symint(size)
+    if isinstance(part, slice):
+        return _slice(cast("slice[object, object, object]", part), extent)
+    if isinstance(part, bool) or not (isinstance(part, SymInt) or as_int(part) is not None):
+        kind = "None" if part is None else type(part).__name__
+        raise TypeCheckError(
+            f"a tensor is indexed with {kind}",
+            loc=srcloc.here(),
+            why="a region has one integer, symbolic integer or slice per dimension",
+            fix="use loop variables, integers, slices and `...`",
+        )
+    return DimRange(_from_end(part, extent), constant(1), dropped=True)
+
+
+def _slice(part: slice[object, object, object], extent: SymInt) -> DimRange:
+    step = 1 if part.step is None else as_int(part.step)
+    if step is None or step < 1 or isinstance(part.step, bool):
+        raise TypeCheckError(
+            "a slice of a tensor has a step that is not a positive constant",
+            loc=srcloc.here(),
+            why="regions are boxes with a fixed positive step per dimension",
+            fix="use a Python integer of at least 1",
+        )
+    start = constant(0) if part.start is None else _from_end(part.start, extent)
+    stop = extent if part.stop is None else _from_end(part.stop, extent)
+    length = stop - start
+    if length.polynomial.is_constant:
+        length = constant(max(0, length.polynomial.constant))
+    return DimRange(start, (length + (step - 1)) // step, step)
+
+
+def _from_end(value: object, extent: SymInt) -> SymInt:
+    """Python's meaning of negative indices, for those that are plain numbers."""
+    number = as_int(value)
+    return extent + number if number is not None and number < 0 else as_symint(value)
+
+
+def _bad_index(name: str, what: str, why: str) -> TypeCheckError:
+    return TypeCheckError(
+        f"tensor {name} is indexed with {what}",
+        loc=srcloc.here(),
+        why=why,
+        fix="give at most one index or slice per dimension",
+    )

@@ -1,0 +1,221 @@
+"""@workload, and the values it makes: programs that generate tasks, and their schedules."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
+
+from pto_wsp import ir, srcloc
+from pto_wsp.errors import CompileError, ScheduleError
+from pto_wsp.frontend import trace
+from pto_wsp.frontend.arguments import Argument, bind
+from pto_wsp.frontend.compose import Traced, merge
+from pto_wsp.frontend.kernel import Kernel
+from pto_wsp.frontend.schedule import (
+    Deps,
+    ReadyPolicy,
+    Schedule,
+    StartPolicy,
+    TaskWindow,
+    TracePolicy,
+)
+from pto_wsp.srcloc import SrcLoc
+
+
+class _Once:
+    """Makes a value when it is first asked for. Safe to ask from several threads; a failure is not
+    remembered."""
+
+    def __init__(self, make: Callable[[], Traced]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._value: Traced | None = None
+
+    def get(self) -> Traced:
+        with self._lock:
+            if self._value is None:
+                self._value = self._make()
+            return self._value
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Workload:
+    """A workload with its arguments and its schedule. Immutable: scheduling gives a new value."""
+
+    name: str
+    schedule: Schedule
+    _source: _Once  # the trace without a schedule, shared by all values that differ in it
+    _scheduled: _Once
+
+    def __repr__(self) -> str:
+        schedule = "" if self.schedule.is_default else f" {self.schedule}"
+        return f"<Workload {self.name}{schedule}>"
+
+    def traced(self) -> Traced:
+        """The IR. The user's function runs once, the first time, whatever the extents are."""
+        trace.refuse_inside_workload("traced()", "compile workloads outside of workloads")
+        return self._scheduled.get()
+
+    def task_graph(
+        self,
+        deps: Deps | None = None,
+        window: TaskWindow | None = None,
+        ready: ReadyPolicy | None = None,
+        start: StartPolicy | None = None,
+        trace: TracePolicy | None = None,
+    ) -> Workload:
+        """This workload with directives replaced or added; None keeps what is there."""
+        return _workload(
+            self.name, self._source, self.schedule.task_graph(deps, window, ready, start, trace)
+        )
+
+    def compile(self, target: str = "cpu_sim", **options: Any) -> Any:
+        """Compile for a target; see `pto_wsp.driver.compile`, which does it, for the options."""
+        return _compiler()(self, target, **options)
+
+
+def _workload(name: str, source: _Once, schedule: Schedule) -> Workload:
+    def scheduled() -> Traced:
+        base = source.get()
+        return replace(base, module=replace(base.module, schedule=schedule.directives()))
+
+    return Workload(name, schedule, source, _Once(scheduled))
+
+
+def _no_compiler() -> Callable[..., Any]:
+    raise CompileError("no compiler is installed", fix="import pto_wsp, which installs it")
+
+
+_compiler: Callable[[], Callable[..., Any]] = _no_compiler
+
+
+def install_compiler(load: Callable[[], Callable[..., Any]]) -> None:
+    """Say how to load what `Workload.compile` calls. The driver stands above the frontend, so the
+    frontend cannot import it."""
+    global _compiler
+    _compiler = load
+
+
+class WorkloadFunction:
+    """A function decorated with @workload. Calling it gives a Workload; nothing is traced yet."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<workload function {self.function.__name__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Workload:
+        name = self.function.__name__
+        trace.refuse_inside_workload(
+            f"workload {name} is called",
+            "write combine(...) or sequential(...) of both, outside of workloads",
+        )
+        loc = srcloc.here()
+        arguments = bind(self.function, args, kwargs, loc)
+        make = functools.partial(_trace, self.function, arguments, loc)
+        return _workload(name, _Once(make), Schedule())
+
+
+def workload(function: Callable[..., None]) -> WorkloadFunction:
+    """Make a workload of a function that loops with P and calls kernels.
+
+    The function is traced once, symbolically. Its parameters are given, when it is called, by axes
+    (Dense[8](), DenseDyn(n), Ragged(outer, lengths)), 1-D integer arrays that control reads, and
+    Tensors; `execute` rebinds each by the parameter's name. A plain Python int is a compile-time
+    constant: the function sees the number itself, and `execute` cannot rebind it.
+    """
+    loc = srcloc.here()
+    if not isinstance(function, FunctionType):
+        raise CompileError(
+            f"@workload on {type(function).__name__}",
+            loc=loc,
+            why="a workload is a function",
+            fix="decorate a `def` function",
+        )
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise CompileError(
+            f"workload {function.__name__} is a generator or coroutine",
+            loc=loc,
+            why="tracing runs it once from beginning to end",
+            fix="remove yield, async and await",
+        )
+    for param in inspect.signature(function).parameters.values():
+        if param.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise CompileError(
+                f"workload {function.__name__} has a parameter {param}",
+                loc=loc,
+                why="execute rebinds each parameter by its name",
+                fix="name each parameter",
+            )
+    return WorkloadFunction(function)
+
+
+def combine(*workloads: Workload) -> Workload:
+    """All tasks of all the workloads, without order between them (beyond data dependences)."""
+    return _composed("combine", workloads)
+
+
+def sequential(*workloads: Workload) -> Workload:
+    """Each workload begins when all tasks of the one before it have ended."""
+    return _composed("sequential", workloads)
+
+
+def _composed(form: str, parts: tuple[object, ...]) -> Workload:
+    trace.refuse_inside_workload(f"{form}(...)", "compose workloads outside of workloads")
+    loc = srcloc.here()
+    if not parts:
+        raise CompileError(
+            f"{form}() of nothing", loc=loc, why="there is no work", fix="pass workloads"
+        )
+    sources: list[_Once] = []
+    for part in parts:
+        if not isinstance(part, Workload):
+            called = isinstance(part, WorkloadFunction)
+            raise CompileError(
+                f"{form}(...) of {type(part).__name__}",
+                loc=loc,
+                why="it composes workloads that have their arguments",
+                fix="call the workload first: wave(DenseDyn(n))" if called else "pass workloads",
+            )
+        if not part.schedule.is_default:
+            raise ScheduleError(
+                f"{form}(...) of a workload that has a schedule: {part.schedule}",
+                loc=loc,
+                why="a schedule applies to a whole program",
+                fix=f"schedule the result: {form}(...).{part.schedule}",
+            )
+        sources.append(part._source)  # pyright: ignore[reportPrivateUsage]
+    make = functools.partial(_compose, form, tuple(sources), loc)
+    return _workload(form, _Once(make), Schedule())
+
+
+def _compose(form: str, sources: tuple[_Once, ...], loc: SrcLoc | None) -> Traced:
+    return merge(form, [source.get() for source in sources], loc)
+
+
+def _trace(function: FunctionType, arguments: tuple[Argument, ...], loc: SrcLoc | None) -> Traced:
+    """Run the user's function once and collect its module."""
+    name = function.__name__
+    tracer = trace.Tracer(name, function.__code__, loc)
+    for argument in arguments:
+        if argument.symbol is not None:
+            tracer.declared.add_symbol(argument.symbol, argument.default, loc)
+        if argument.tensor is not None:
+            tracer.tensor_name(argument.tensor, loc)
+    body = trace.run(tracer, function, {each.name: each.value for each in arguments})
+    kernels = {n: k for n, k in tracer.kernels.owners.items() if isinstance(k, Kernel)}
+    module = ir.Module(
+        name,
+        tuple(tracer.declared.symbols.values()),
+        tuple(tracer.declared.tensors.values()),
+        tuple(tracer.kernels.decls.values()),
+        body,
+    )
+    return Traced(module, kernels, tracer.declared.defaults)

@@ -1,0 +1,476 @@
+"""Reads the text form of a module (see text.py); a CompileError names the line and the column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, NoReturn, TypeAlias, TypeVar
+
+from pto_wsp.dtypes import DType
+from pto_wsp.errors import CompileError
+from pto_wsp.ir.nodes import (
+    ArrayLoad,
+    AxisKind,
+    Binary,
+    BinaryOp,
+    Body,
+    BodyForm,
+    Call,
+    Combine,
+    Const,
+    DimSlice,
+    Directive,
+    Expr,
+    KernelDecl,
+    Loop,
+    LoopVar,
+    Mode,
+    Module,
+    Order,
+    ParamDecl,
+    Region,
+    Sequential,
+    ShapeOf,
+    Stmt,
+    SymbolDecl,
+    SymbolKind,
+    SymbolRef,
+    TensorDecl,
+)
+from pto_wsp.ir.text import IDENTIFIER, KEYWORDS, ONE, PRECEDENCE
+from pto_wsp.srcloc import SrcLoc
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+_TokenKind: TypeAlias = Literal["word", "integer", "string", "sign", "end"]
+
+# How deep the text may nest: more than `verify` lets through, less than Python's own stack.
+MAX_BLOCKS = 64
+MAX_BRACKETS = 80
+MAX_DIGITS = 4000
+
+_TOKEN = re.compile(
+    rf"""(?P<space>[ \t\r\n]+|\#[^\n]*)
+    |(?P<word>{IDENTIFIER.pattern})
+    |(?P<integer>[0-9]+)
+    |(?P<string>"(?:[^"\\\n]|\\[^\n])*")
+    |(?P<sign>//|[-+*%(){{}}\[\],:=@.$?])""",
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
+_SIMPLE_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
+
+_INFIX = {op.value: (op, level) for op, level in PRECEDENCE.items()}
+_DTYPES = {dtype.text: dtype for dtype in DType}
+_FUNCTIONS = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
+
+
+def parse(text: str, *, file: str = "<text>") -> Module:
+    """The module that `to_text` printed. `file` is what errors call the text."""
+    return _Parser(_tokens(text, file), file).module()
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: _TokenKind
+    text: str
+    loc: SrcLoc
+
+    @property
+    def shown(self) -> str:
+        return "the end of the text" if self.kind == "end" else self.text
+
+
+def _tokens(text: str, file: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    position = line_start = 0
+    line = 1
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        col = position - line_start + 1
+        if found is None:
+            _fail(f"unexpected character {text[position]!r}", SrcLoc(file, line, col, col + 1))
+        part = found[0]
+        kind = found.lastgroup
+        if kind == "word" or kind == "integer" or kind == "string" or kind == "sign":
+            tokens.append(_Token(kind, part, SrcLoc(file, line, col, col + len(part))))
+        elif "\n" in part:
+            line += part.count("\n")
+            line_start = position + part.rindex("\n") + 1
+        position = found.end()
+    col = position - line_start + 1
+    tokens.append(_Token("end", "", SrcLoc(file, line, col, col + 1)))
+    return tokens
+
+
+def _fail(message: str, loc: SrcLoc, fix: str | None = None) -> NoReturn:
+    raise CompileError(message, loc=loc, fix=fix)
+
+
+def _unescaped(token: _Token) -> str:
+    def character(found: re.Match[str]) -> str:
+        code = found[1]
+        if len(code) > 1:
+            number = int(code[1:], 16)
+            if number > 0x10FFFF:
+                _fail(f"{found[0]} is not a character", token.loc)
+            return chr(number)
+        if code not in _SIMPLE_ESCAPES:
+            _fail(f"unknown escape {found[0]} in a string", token.loc)
+        return _SIMPLE_ESCAPES[code]
+
+    return _ESCAPE.sub(character, token.text[1:-1])
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Recursive descent; `scope` holds the variables of the loops around the current place."""
+
+    tokens: list[_Token]
+    file: str
+    place: int = 0
+    blocks_open: int = 0
+    brackets_open: int = 0
+    scope: list[str] = field(default_factory=list[str])
+    kernels: dict[str, KernelDecl] = field(default_factory=dict[str, KernelDecl])
+
+    # --- tokens ---
+
+    @property
+    def next(self) -> _Token:
+        return self.tokens[self.place]
+
+    def take(self) -> _Token:
+        token = self.next
+        if token.kind != "end":
+            self.place += 1
+        return token
+
+    def peek(self, ahead: int) -> str:
+        """The spelling of a later token; empty past the end."""
+        return self.tokens[min(self.place + ahead, len(self.tokens) - 1)].text
+
+    def at(self, *texts: str) -> bool:
+        """Whether the next token is one of these words or signs."""
+        return self.next.kind in ("word", "sign") and self.next.text in texts
+
+    def accept(self, text: str) -> bool:
+        if not self.at(text):
+            return False
+        self.take()
+        return True
+
+    def expect(self, text: str) -> _Token:
+        if not self.at(text):
+            self.expected(f"'{text}'")
+        return self.take()
+
+    def expected(self, what: str) -> NoReturn:
+        _fail(f"expected {what}, found {self.next.shown}", self.next.loc)
+
+    def name(self) -> str:
+        """A word that is no keyword, or any name in quotes."""
+        if self.next.kind == "string":
+            return _unescaped(self.take())
+        if self.next.kind != "word":
+            self.expected("a name")
+        token = self.take()
+        if token.text in KEYWORDS:
+            fix = f'write it in quotes: "{token.text}"'
+            _fail(f"'{token.text}' is a keyword and cannot be a name", token.loc, fix)
+        return token.text
+
+    def optional_name(self) -> str | None:
+        return None if self.accept("none") else self.name()
+
+    def string(self) -> str:
+        if self.next.kind != "string":
+            self.expected("a string")
+        return _unescaped(self.take())
+
+    def strings(self) -> str:
+        """Literals that follow each other are one string."""
+        parts = [self.string()]
+        while self.next.kind == "string":
+            parts.append(self.string())
+        return "".join(parts)
+
+    def integer(self) -> int:
+        negative = self.accept("-")
+        if self.next.kind != "integer":
+            self.expected("an integer")
+        token = self.take()
+        if len(token.text) > MAX_DIGITS:
+            _fail(f"an integer of more than {MAX_DIGITS} digits", token.loc)
+        return -int(token.text) if negative else int(token.text)
+
+    def word(self, enum: type[E]) -> E:
+        """One of the spellings of an enumeration."""
+        spellings = {member.value: member for member in enum}
+        if self.next.kind != "word" or self.next.text not in spellings:
+            self.expected("one of " + ", ".join(spellings))
+        return spellings[self.take().text]
+
+    def dtype(self) -> DType:
+        found = _DTYPES.get(self.next.text)
+        if found is None:
+            self.expected("a dtype such as f32")
+        self.take()
+        return found
+
+    def loc(self) -> SrcLoc | None:
+        if not self.accept("@"):
+            return None
+        file = self.string()
+        self.expect(":")
+        line = self.integer()
+        if not self.accept(":"):
+            return SrcLoc(file, line)
+        col = self.integer()
+        self.expect("-")
+        return SrcLoc(file, line, col, self.integer())
+
+    def listed(self, open_sign: str, item: Callable[[], T], close_sign: str) -> tuple[T, ...]:
+        """Items with commas between them, in brackets."""
+        self.expect(open_sign)
+        items: list[T] = []
+        if not self.accept(close_sign):
+            items.append(item())
+            while self.accept(","):
+                items.append(item())
+            self.expect(close_sign)
+        return tuple(items)
+
+    def deeper(self, depth: int, limit: int) -> int:
+        if depth == limit:
+            _fail(f"nested more than {limit} levels deep", self.next.loc)
+        return depth + 1
+
+    # --- module and declarations ---
+
+    def module(self) -> Module:
+        self.expect("module")
+        name = self.name()
+        symbols: list[SymbolDecl] = []
+        tensors: list[TensorDecl] = []
+        kernels: list[KernelDecl] = []
+        while not self.accept("body"):
+            if self.accept("symbol"):
+                symbols.append(self.symbol())
+            elif self.accept("tensor"):
+                tensors.append(self.tensor())
+            elif self.accept("kernel"):
+                kernels.append(self.kernel())
+            else:
+                self.expected("'symbol', 'tensor', 'kernel' or 'body'")
+        self.kernels = {k.name: k for k in kernels}
+        body = self.block()
+        schedule = self.schedule() if self.accept("schedule") else ()
+        if self.next.kind != "end":
+            self.expected("the end of the text")
+        return Module(name, tuple(symbols), tuple(tensors), tuple(kernels), body, schedule)
+
+    def symbol(self) -> SymbolDecl:
+        name = self.name()
+        self.expect(":")
+        kind = self.word(SymbolKind)
+        has_dtype = self.next.kind == "word" and self.next.text not in KEYWORDS
+        dtype = self.dtype() if has_dtype else DType.I64
+        default = self.integer() if self.accept("=") else None
+        return SymbolDecl(name, kind, dtype, default, self.loc())
+
+    def tensor(self) -> TensorDecl:
+        name = self.name()
+        self.expect(":")
+        return TensorDecl(name, self.dtype(), self.rank(), self.loc())
+
+    def rank(self) -> int:
+        """`[:, :]`, or the number itself."""
+        if self.peek(1) in (":", "]"):
+            return len(self.listed("[", lambda: self.expect(":"), "]"))
+        self.expect("[")
+        rank = self.integer()
+        self.expect("]")
+        return rank
+
+    def kernel(self) -> KernelDecl:
+        name = self.name()
+        params = self.listed("(", self.param, ")")
+        form = self.word(BodyForm)
+        if not self.accept("{"):
+            return KernelDecl(name, params, form, self.strings(), (), self.loc())
+        includes: list[str] = []
+        while self.accept("include"):
+            includes.append(self.string())
+        source = self.strings()
+        self.expect("}")
+        return KernelDecl(name, params, form, source, tuple(includes), self.loc())
+
+    def param(self) -> ParamDecl:
+        name = self.name()
+        self.expect(":")
+        return ParamDecl(name, self.word(Mode), self.dtype(), self.rank())
+
+    def schedule(self) -> tuple[Directive, ...]:
+        self.expect("{")
+        directives: list[Directive] = []
+        while not self.accept("}"):
+            name = self.name()
+            args = self.listed("(", self.directive_arg, ")")
+            directives.append(Directive(name, args, self.loc()))
+        return tuple(directives)
+
+    def directive_arg(self) -> int | str | None:
+        if self.accept("none"):
+            return None
+        return self.string() if self.next.kind == "string" else self.integer()
+
+    # --- statements ---
+
+    def block(self) -> Body:
+        self.blocks_open = self.deeper(self.blocks_open, MAX_BLOCKS)
+        self.expect("{")
+        body: list[Stmt] = []
+        while not self.accept("}"):
+            body.append(self.stmt())
+        self.blocks_open -= 1
+        return tuple(body)
+
+    def stmt(self) -> Stmt:
+        if self.accept("combine"):
+            loc, branches = self.blocks("and")
+            return Combine(branches, loc)
+        if self.at("parallel", "sequential"):
+            order = Order(self.take().text)
+            if order is Order.PARALLEL or self.peek(1) == "in":
+                return self.loop(order)
+            loc, steps = self.blocks("then")
+            return Sequential(steps, loc)
+        return self.call()
+
+    def loop(self, order: Order) -> Loop:
+        var = self.name()
+        self.expect("in")
+        axis = self.name()
+        self.expect(":")
+        kind = self.word(AxisKind)
+        lengths = parent = None
+        # Behind `ragged` comes either its pair of names or a start that may begin with a bracket;
+        # only the pair has a comma behind its first word.
+        if self.at("(") and self.peek(2) == ",":
+            self.take()
+            lengths = self.optional_name()
+            self.expect(",")
+            parent = self.optional_name()
+            self.expect(")")
+        start, extent = self.span()
+        loc = self.loc()
+        self.scope.append(var)
+        body = self.block()
+        self.scope.pop()
+        return Loop(var, axis, kind, order, start, extent, body, lengths, parent, loc)
+
+    def blocks(self, link: str) -> tuple[SrcLoc | None, tuple[Body, ...]]:
+        if self.accept("none"):
+            return self.loc(), ()
+        loc = self.loc()
+        bodies = [self.block()]
+        while self.accept(link):
+            bodies.append(self.block())
+        return loc, tuple(bodies)
+
+    def call(self) -> Call:
+        if self.next.kind not in ("word", "string"):
+            self.expected("a statement or '}'")
+        kernel = self.name()
+        indices = self.listed("[", self.expr, "]") if self.at("[") else ()
+        declared = self.kernels.get(kernel)
+        params = iter(declared.params if declared else ())
+        args = self.listed("(", lambda: self.arg(next(params, None)), ")")
+        return Call(kernel, indices, args, self.loc())
+
+    def arg(self, param: ParamDecl | None) -> Region:
+        """A region, after the name of the parameter it is for if the text gives one."""
+        token = self.next
+        name = self.name()
+        if not self.accept("="):
+            return self.region(name)
+        if param is None or param.name != name:
+            want = "no further one" if param is None else f"'{param.name}'"
+            _fail(f"argument '{name}' where the kernel has {want}", token.loc)
+        return self.region(self.name())
+
+    def region(self, tensor: str) -> Region:
+        return Region(tensor, self.listed("[", self.dim, "]"))
+
+    def dim(self) -> DimSlice:
+        dropped = self.accept("drop")
+        start = self.expr()
+        if not dropped and not self.at(":"):
+            return DimSlice(start, ONE, ONE, dropped=True)
+        extent = self.extent()
+        step = self.expr() if self.accept(":") else ONE
+        return DimSlice(start, extent, step, dropped)
+
+    def span(self) -> tuple[Expr, Expr]:
+        return self.expr(), self.extent()
+
+    def extent(self) -> Expr:
+        self.expect(":")
+        self.expect("+")
+        return self.expr()
+
+    # --- expressions ---
+
+    def expr(self, lowest: int = 1) -> Expr:
+        """Operators that bind at least as tightly as `lowest`, grouped to the left."""
+        self.brackets_open = self.deeper(self.brackets_open, MAX_BRACKETS)
+        lhs = self.atom()
+        self.brackets_open -= 1
+        while self.next.kind == "sign" and self.next.text in _INFIX:
+            op, level = _INFIX[self.next.text]
+            if level < lowest:
+                break
+            self.take()
+            lhs = Binary(op, lhs, self.expr(level + 1))
+        return lhs
+
+    def atom(self) -> Expr:
+        if self.next.kind == "integer" or self.at("-"):
+            return Const(self.integer())
+        if self.accept("("):
+            inner = self.expr()
+            self.expect(")")
+            return inner
+        if self.at(*_FUNCTIONS):
+            return self.function(_FUNCTIONS[self.take().text])
+        if self.accept("?"):
+            return LoopVar(self.name())
+        if self.accept("$"):
+            return SymbolRef(self.name())
+        if self.next.kind not in ("word", "string"):
+            self.expected("an expression")
+        return self.named(self.name())
+
+    def function(self, op: BinaryOp) -> Expr:
+        self.expect("(")
+        lhs = self.expr()
+        self.expect(",")
+        rhs = self.expr()
+        self.expect(")")
+        return Binary(op, lhs, rhs)
+
+    def named(self, name: str) -> Expr:
+        if self.accept("["):
+            index = self.expr()
+            self.expect("]")
+            return ArrayLoad(name, index)
+        if self.accept("."):
+            self.expect("shape")
+            self.expect("[")
+            dim = self.integer()
+            self.expect("]")
+            return ShapeOf(name, dim)
+        return LoopVar(name) if name in self.scope else SymbolRef(name)

@@ -1,0 +1,11 @@
+"""Kernel bodies: C++ is compiled and loaded, Python functions are taken from the caller."""
+
+from pto_wsp.kernels.abi import NativeCall as NativeCall
+from pto_wsp.kernels.abi import NativeFunction as NativeFunction
+from pto_wsp.kernels.abi import NativeView as NativeView
+from pto_wsp.kernels.emit_cpp import CppUnit as CppUnit
+from pto_wsp.kernels.emit_cpp import emit_cpp as emit_cpp
+from pto_wsp.kernels.load import LoadedKernel as LoadedKernel
+from pto_wsp.kernels.load import NativeKernel as NativeKernel
+from pto_wsp.kernels.load import PythonKernel as PythonKernel
+from pto_wsp.kernels.load import load_kernels as load_kernels

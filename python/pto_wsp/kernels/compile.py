@@ -1,0 +1,171 @@
+"""C++ kernels to loaded machine code, through a cache keyed by all that decides the result."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pto_wsp import _core, config
+from pto_wsp.errors import CompileError
+from pto_wsp.kernels.cache import KernelCache, hold
+from pto_wsp.kernels.compiler import (
+    Compiler,
+    NoCompiler,
+    base_flags,
+    find_compiler,
+    machine_isa,
+    run,
+)
+from pto_wsp.kernels.diagnostics import compile_error
+from pto_wsp.kernels.emit_cpp import UNIT_NAME, CppUnit
+from pto_wsp.plan import Plan
+
+# What bodies are compiled against: name in #include -> place below core/ in the source tree.
+_HEADERS = {
+    "ptowsp/ptowsp.h": "include/ptowsp/ptowsp.h",
+    "ptowsp_kernel/ptowsp_kernel.h": "kernel/ptowsp_kernel.h",
+}
+# Said on every system, because a plan may come from another one.
+_INSTALL = (
+    "install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: "
+    "xcode-select --install), or set PTO_WSP_CXX, or give these kernels Python bodies"
+)
+
+# A library stays loaded for the life of the process: threads may be inside it.
+_libraries: dict[Path, ctypes.CDLL] = {}
+
+
+def compile_unit(plan: Plan, unit: CppUnit) -> ctypes.CDLL:
+    """The loaded library of a unit: from the cache, or compiled now."""
+    if config.DEBUG.get() >= 3:
+        print(unit.text, file=sys.stderr)
+    headers = _read_headers()
+    flags = (*base_flags(), *config.CXXFLAGS.get())
+    header_texts = [part for item in sorted(headers.items()) for part in item]
+    source_key = _key([unit.text, *flags, machine_isa(), *header_texts])
+    cache = KernelCache(config.CACHE_DIR.get() / "kernels", config.CACHE_MAX_MB.get() << 20)
+    compiler = find_compiler()
+    compiler_key = _key([compiler.identity])[:16] if isinstance(compiler, Compiler) else None
+
+    library = _load_cached(cache.find(source_key, compiler_key))
+    if library is not None:
+        return library
+    if isinstance(compiler, NoCompiler):
+        names = ", ".join(plan.kernel_names[i] for i in unit.kernels)
+        raise CompileError(
+            f"a C++ compiler is needed for the C++ kernels of this program: {names}",
+            why=f"there is none: {compiler.reason}",
+            fix=_INSTALL,
+        )
+    try:
+        with cache.scratch() as folder:
+            built = _compile(plan, unit, headers, compiler, flags, folder)
+            if _has_foreign_includes(folder):
+                # The key does not cover files of the user, so this result cannot be kept.
+                return _load_once(built)
+            return _load(cache.store(source_key, str(compiler_key), built))
+    except OSError as error:
+        raise CompileError(
+            "compiled kernels cannot be stored",
+            why=str(error),
+            fix=f"set {config.CACHE_DIR.name} to a folder that can be written",
+        ) from error
+
+
+def _key(parts: Iterable[str]) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode()
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.hexdigest()
+
+
+def _read_headers() -> dict[str, str]:
+    """The texts of the headers, from the source tree if this is one, else from the installation."""
+    tree = Path(__file__).resolve().parents[3] / "core"
+    installed = Path(str(_core.__file__)).resolve().parent / "include"
+    return {
+        name: (path if (path := tree / place).is_file() else installed / name).read_text("utf-8")
+        for name, place in _HEADERS.items()
+    }
+
+
+def _compile(
+    plan: Plan,
+    unit: CppUnit,
+    headers: Mapping[str, str],
+    compiler: Compiler,
+    flags: tuple[str, ...],
+    folder: Path,
+) -> Path:
+    # The headers are copied, so that the result is of exactly the texts that the key covers.
+    for name, text in headers.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+    (folder / UNIT_NAME).write_text(unit.text, "utf-8")
+    columns = () if compiler.is_clang else ("-fdiagnostics-column-unit=byte",)
+    command = (
+        *compiler.command,
+        *flags,
+        *columns,
+        *("-fdiagnostics-color=never", "-I.", "-MMD", "-MF", "deps"),
+        *(UNIT_NAME, "-o", "kernels.so"),
+    )
+    _tell(shlex.join(command))
+    done = run(command, cwd=folder)
+    if done.returncode != 0:
+        raise compile_error(plan, unit, done.stderr, shlex.join(command))
+    return folder / "kernels.so"
+
+
+def _has_foreign_includes(folder: Path) -> bool:
+    """Whether bodies included files that are neither the system's nor the package's own."""
+    rule = (folder / "deps").read_text("utf-8").replace("\\\n", " ")
+    _, _, names = rule.partition(":")
+    own = {UNIT_NAME, *_HEADERS}
+    return any(name.removeprefix("./") not in own for name in shlex.split(names))
+
+
+def _load_cached(path: Path | None) -> ctypes.CDLL | None:
+    """The library in a file of the cache; None if another process has evicted it by now."""
+    if path is None:
+        return None
+    try:
+        library = _load(path)
+    except CompileError:
+        if path.exists():
+            raise
+        return None
+    _tell(f"cached kernels: {path}")
+    return library
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    hold(path)
+    library = _libraries.get(path)
+    if library is None:
+        library = _libraries.setdefault(path, _load_once(path))
+    return library
+
+
+def _load_once(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        reason = str(error).replace(f"{path}: ", "")
+        raise CompileError(
+            "the compiled kernels cannot be loaded",
+            why=reason,
+            fix="if a function or library is missing, name it in PTO_WSP_CXXFLAGS (-l..., -L...)",
+        ) from error
+
+
+def _tell(text: str) -> None:
+    if config.DEBUG.get() >= 1:
+        print(f"pto_wsp: {text}", file=sys.stderr)

@@ -1,0 +1,214 @@
+"""C++ kernel bodies of a plan as one translation unit.
+
+Each body stands in a function of its own namespace, under `#line 1 "ptowsp-kernel:<name>"`, so that
+a compiler's message names the line of the body. Behind it follows the exported entry point with
+the C signature of `ptowsp_kernel_fn`. The text holds no path, so equal plans give equal text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pto_wsp.dtypes import DType
+from pto_wsp.errors import CompileError, PlanError
+from pto_wsp.plan import AccessMode, BodyForm, Kernel, Param, ParamKind, Plan, Section
+
+UNIT_NAME = "ptowsp-kernels.cpp"
+
+CPP_TYPES: Mapping[DType, str] = {
+    DType.F64: "double",
+    DType.F32: "float",
+    DType.F16: "ptowsp::f16",
+    DType.BF16: "ptowsp::bf16",
+    DType.I8: "std::int8_t",
+    DType.I16: "std::int16_t",
+    DType.I32: "std::int32_t",
+    DType.I64: "std::int64_t",
+    DType.U8: "std::uint8_t",
+    DType.U16: "std::uint16_t",
+    DType.U32: "std::uint32_t",
+    DType.U64: "std::uint64_t",
+    DType.BOOL: "bool",
+}
+
+# Names that Python allows for a parameter and C++ does not.
+_RESERVED_WORDS = """
+    alignas alignof asm auto bool case catch char char8_t char16_t char32_t compl concept const
+    consteval constexpr constinit const_cast co_await co_return co_yield decltype default delete
+    do double dynamic_cast enum explicit export extern false float friend goto inline int long
+    mutable namespace new noexcept nullptr operator private protected public register
+    reinterpret_cast requires short signed sizeof static static_assert static_cast struct switch
+    template this thread_local throw true typedef typeid typename union unsigned using virtual
+    void volatile wchar_t and_eq bitand bitor not_eq or_eq xor xor_eq
+"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class CppBody:
+    """A C++ body as it travels in a plan."""
+
+    includes: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CppUnit:
+    """Generated C++. `kernels` are the KERNEL indices with an entry point in it; `labels` maps the
+    file names that messages about bodies carry to KERNEL indices."""
+
+    text: str
+    kernels: tuple[int, ...]
+    labels: Mapping[str, int]
+
+
+def entry_point(kernel: int) -> str:
+    """The exported symbol of a kernel."""
+    return f"ptowsp_kernel_{kernel}"
+
+
+def cpp_body(plan: Plan, kernel: int) -> CppBody | None:
+    """The C++ body of a kernel, or None if it has another form."""
+    body = plan.body(kernel)
+    if body is None or body.form != BodyForm.CPP:
+        return None
+    try:
+        content = cast("dict[str, Any]", json.loads(body.data))
+        return CppBody(tuple(str(line) for line in content["includes"]), str(content["source"]))
+    except (ValueError, KeyError, TypeError) as error:
+        name = plan.kernel_names[kernel]
+        raise PlanError(f"the C++ body of kernel {name!r} is not understood: {error}") from None
+
+
+def emit_cpp(plan: Plan) -> CppUnit | None:
+    """One translation unit for all C++ kernels of the plan; None if it has none."""
+    found = [(i, cpp_body(plan, i)) for i in range(len(plan.kernel_names))]
+    bodies = {i: body for i, body in found if body is not None}
+    if not bodies:
+        return None
+    writer = _Writer()
+    writer.line("#include <ptowsp_kernel/ptowsp_kernel.h>")
+    lines = [_include_line(text) for body in bodies.values() for text in body.includes]
+    for line in dict.fromkeys(lines):
+        writer.line(line)
+    labels: dict[str, int] = {}
+    for index, body in bodies.items():
+        label = _label(plan.kernel_names[index], index, labels)
+        labels[label] = index
+        _emit_kernel(writer, plan, index, body.source, label)
+    return CppUnit(writer.text(), tuple(bodies), labels)
+
+
+class _Writer:
+    """Collects lines and knows the number of the next one."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self._lines.extend(text.split("\n"))
+
+    def here(self) -> int:
+        return len(self._lines) + 1
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+def _include_line(text: str) -> str:
+    """`<vector>` and `"my.h"` are short for include lines; any other line stays as it is."""
+    stripped = text.strip()
+    return f"#include {stripped}" if stripped.startswith(("<", '"')) else stripped
+
+
+def _label(name: str, index: int, taken: Mapping[str, int]) -> str:
+    """A file name for messages: safe inside quotes, not a number, used once."""
+    label = "ptowsp-kernel:" + re.sub(r"[^\w.<>-]|^(?=\d+$)", "_", name)
+    return label if label not in taken else f"{label}#{index}"
+
+
+def _emit_kernel(writer: _Writer, plan: Plan, index: int, source: str, label: str) -> None:
+    kernel = plan.records(Kernel)[index]
+    first = kernel.params
+    params = plan.records(Param)[first : first + kernel.num_params]
+    names = [_param_name(plan, index, param) for param in params]
+    space = f"ptowsp_body_{index}"
+    declared, constants, arguments = _signature(params, names)
+
+    writer.line("")
+    writer.line(f"namespace {space} {{")
+    writer.line(f"static inline void body({', '.join(declared)}) {{")
+    for constant in constants:
+        writer.line(constant)
+    writer.line(f'#line 1 "{label}"')
+    writer.line(source)
+    writer.line(f'#line {writer.here() + 1} "{UNIT_NAME}"')
+    writer.line("}")
+    writer.line(f"}}  // namespace {space}")
+    writer.line(
+        f"PTOWSP_KERNEL {entry_point(index)}"
+        "([[maybe_unused]] const ptowsp_call* call, void*) noexcept {"
+    )
+    writer.line("  return ptowsp::run_body(call, [&] {")
+    writer.line(f"    {space}::body({', '.join(arguments)});")
+    writer.line("  });")
+    writer.line("}")
+
+
+def _signature(
+    params: tuple[Param, ...], names: list[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """Declarations of the body's parameters, its constants, and what the entry point passes."""
+    declared: list[str] = []
+    constants: list[str] = []
+    arguments: list[str] = []
+    views = scalars = 0
+    for param, name in zip(params, names, strict=True):
+        dtype = DType(param.dtype)
+        type_name = CPP_TYPES[dtype]
+        match ParamKind(param.kind):
+            case ParamKind.TENSOR | ParamKind.TILE:
+                const = "const " if param.mode == AccessMode.IN else ""
+                element = f"<{const}{type_name}, {param.rank}>"
+                declared.append(f"[[maybe_unused]] ptowsp::View{element} {name}")
+                arguments.append(f"ptowsp::view_argument{element}(call, {views})")
+                views += 1
+            case ParamKind.SCALAR:
+                declared.append(f"[[maybe_unused]] {type_name} {name}")
+                arguments.append(f"ptowsp::scalar_argument<{type_name}>(call, {scalars})")
+                scalars += 1
+            case ParamKind.CONSTEXPR:
+                constants.append(_constant(dtype, name, param.value))
+    return declared, constants, arguments
+
+
+def _constant(dtype: DType, name: str, bits: int) -> str:
+    type_name = CPP_TYPES[dtype]
+    match dtype:
+        case DType.F64:
+            value = f"constexpr double {name} = std::bit_cast<double>(std::uint64_t{{{bits:#x}}})"
+        case DType.F32:
+            low = bits & 0xFFFFFFFF
+            value = f"constexpr float {name} = std::bit_cast<float>(std::uint32_t{{{low:#x}}})"
+        case DType.F16 | DType.BF16:
+            value = f"const {type_name} {name} = ptowsp::from_bits<{type_name}>({bits:#x})"
+        case _:
+            value = f"constexpr {type_name} {name} = static_cast<{type_name}>({bits:#x}ull)"
+    return f"[[maybe_unused]] {value};"
+
+
+def _param_name(plan: Plan, kernel: int, param: Param) -> str:
+    name = plan.string(param.name)
+    if name.isidentifier() and name not in _RESERVED:
+        return name
+    why = "is a word of C++" if name in _RESERVED else "is not an identifier"
+    raise CompileError(
+        f"kernel {plan.kernel_names[kernel]!r}: {name!r} cannot name a parameter of a C++ body",
+        loc=plan.loc(Section.KERNEL, kernel),
+        why=f"{name!r} {why}",
+        fix="rename the parameter",
+    )

@@ -1,0 +1,97 @@
+"""Kernels of a plan as something that can be called."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pto_wsp.errors import CompileError
+from pto_wsp.kernels.compile import compile_unit
+from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point
+from pto_wsp.plan import BodyForm, Plan, Section
+
+
+@dataclass(frozen=True, slots=True)
+class PythonKernel:
+    """A kernel that is a Python function of views, called in parameter order."""
+
+    name: str
+    fn: Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeKernel:
+    """A kernel that is machine code with the signature `ptowsp_kernel_fn`, which is called with a
+    null `user`. `library` keeps the code loaded."""
+
+    name: str
+    address: int
+    library: object
+
+
+LoadedKernel: TypeAlias = PythonKernel | NativeKernel
+
+
+def load_kernels(
+    plan: Plan, callables: Mapping[str, Callable[..., None]]
+) -> tuple[LoadedKernel, ...]:
+    """The kernels of a plan in KERNEL table order. C++ bodies are compiled; Python functions are
+    taken from `callables` by kernel name."""
+    forms = [_form(plan, index) for index in range(len(plan.kernel_names))]
+    missing = [
+        index
+        for index, form in enumerate(forms)
+        if form is BodyForm.PYTHON and plan.kernel_names[index] not in callables
+    ]
+    if missing:
+        raise _missing_error(plan, missing)
+    unit = emit_cpp(plan)
+    library = None if unit is None else compile_unit(plan, unit)
+    return tuple(
+        PythonKernel(name, callables[name])
+        if form is BodyForm.PYTHON
+        else NativeKernel(name, _address(library, index), library)
+        for index, (name, form) in enumerate(zip(plan.kernel_names, forms, strict=True))
+    )
+
+
+def _form(plan: Plan, index: int) -> BodyForm:
+    """PYTHON or CPP. A kernel without a body in the plan has to come from the caller."""
+    body = plan.body(index)
+    form = BodyForm.PYTHON if body is None else BodyForm(body.form)
+    if form in (BodyForm.PYTHON, BodyForm.CPP):
+        return form
+    raise CompileError(
+        f"kernel {plan.kernel_names[index]!r} has a body of form {form.name}",
+        loc=plan.loc(Section.KERNEL, index),
+        why="this version runs Python and C++ bodies",
+    )
+
+
+def _address(library: ctypes.CDLL | None, index: int) -> int:
+    address = ctypes.cast(getattr(library, entry_point(index)), ctypes.c_void_p).value
+    assert address is not None  # getattr has found the symbol
+    return address
+
+
+def _missing_error(plan: Plan, missing: list[int]) -> CompileError:
+    names = [repr(plan.kernel_names[index]) for index in missing]
+    example = ", ".join(
+        f"{plan.kernel_names[index]!r}: {_function_name(plan, index)}" for index in missing
+    )
+    return CompileError(
+        f"no Python function was given for {'kernel' if len(names) == 1 else 'kernels'} "
+        + ", ".join(names),
+        loc=plan.loc(Section.KERNEL, missing[0]),
+        why="a plan carries the names of Python kernels, not their code",
+        fix=f"pass kernels={{{example}}}",
+    )
+
+
+def _function_name(plan: Plan, index: int) -> str:
+    """How the function was called where the plan was made."""
+    body = plan.body(index)
+    qualified = plan.kernel_names[index] if body is None else body.data.decode(errors="replace")
+    return qualified.rpartition(".")[2] or plan.kernel_names[index]

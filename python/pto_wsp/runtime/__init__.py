@@ -1,0 +1,1 @@
+"""Programs: binding, running, looking at what happened."""

@@ -1,0 +1,61 @@
+"""What a program runs on: engines and runs, as every target provides them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.stats import Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What a plan generates for some bindings: the number of tasks and the two lanes of their
+    hash, which are equal on every target."""
+
+    tasks: int
+    hash: tuple[int, int]
+
+
+class Run(Protocol):
+    """One execution of an engine."""
+
+    def wait(self, timeout: float | None) -> bool:
+        """Waits for the end, at most `timeout` seconds; False if they ran out. Raises the error of
+        a run that failed."""
+        ...
+
+    def done(self) -> bool:
+        """Whether the run has ended, with or without an error."""
+        ...
+
+    def stats(self) -> Stats:
+        """Counters of the run, complete once it has ended."""
+        ...
+
+    def trace(self) -> npt.NDArray[Any]:
+        """One row per task, as `runtime.trace.trace_dtype` describes; empty if the schedule asks
+        for no trace. Complete once the run has ended."""
+        ...
+
+
+class Engine(Protocol):
+    """A plan with its kernels, ready to run. Runs queue in call order."""
+
+    workers: int
+
+    def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> Run:
+        """Starts a run with one binding per SYMBOL. Without `asynchronous` it has ended on return;
+        its error is raised by `Run.wait` in both cases."""
+        ...
+
+    def generate(self, bindings: tuple[Bound, ...]) -> Generated:
+        """Walks the plan without running anything."""
+        ...
+
+    def close(self) -> None:
+        """Ends runs in flight and gives threads back. The engine is not used afterwards."""
+        ...

@@ -1,0 +1,198 @@
+"""`Program`: a plan with kernels on a target, ready to run."""
+
+from __future__ import annotations
+
+import atexit
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from os import PathLike
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from pto_wsp.errors import ExecutionError, SynchronizeTimeout
+from pto_wsp.plan import Plan
+from pto_wsp.runtime.bindings import Binder, Value
+from pto_wsp.runtime.engine import Engine, Run
+from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.trace import to_perfetto
+
+
+class Loader(Protocol):
+    """Makes a program from a plan; the driver registers one."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        *,
+        kernels: Mapping[str, Callable[..., Any]],
+        target: str,
+        options: Mapping[str, object],
+    ) -> Program: ...
+
+
+_loader: list[Loader] = []
+_alive: weakref.WeakSet[Program] = weakref.WeakSet()
+
+
+def register_loader(loader: Loader) -> None:
+    """Called once by the driver, which knows the backends; this module may not."""
+    _loader[:] = [loader]
+
+
+class Program:
+    """Runs a plan with new bindings as often as you like.
+
+    `execute(**bindings)` runs and waits; `execute_async(**bindings)` returns at once and
+    `synchronize()` waits. Names not given keep what they were bound to last. Runs of one program
+    happen in call order.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Engine,
+        *,
+        target: str,
+        defaults: Mapping[str, object] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.target = target
+        self._engine = engine
+        self._binder = Binder(plan, defaults or {})
+        self._pending: list[Run] = []
+        self._last: Run | None = None
+        self._closed = False
+        _alive.add(self)
+
+    @classmethod
+    def from_plan(
+        cls,
+        plan: Plan | bytes | str | PathLike[str],
+        kernels: Mapping[str, Callable[..., Any]] | None = None,
+        target: str = "cpu_sim",
+        **options: object,
+    ) -> Program:
+        """A program from a plan, its bytes, or the path of a saved one.
+
+        C++ bodies travel in the plan; Python bodies do not and are passed in `kernels` by name.
+        """
+        if isinstance(plan, bytes):
+            plan = Plan.from_bytes(plan)
+        elif not isinstance(plan, Plan):
+            plan = Plan.load(plan)
+        return _loader[0](plan, kernels=kernels or {}, target=target, options=options)
+
+    # --- running -------------------------------------------------------------------------------
+
+    def execute(self, **bindings: object) -> Program:
+        """Runs to the end with these names rebound. Raises what the run raises."""
+        run = self._start(bindings, asynchronous=False)
+        self._last = run
+        run.wait(None)
+        return self
+
+    def execute_async(self, **bindings: object) -> Program:
+        """Starts a run and returns; `synchronize()` waits for it and raises its error."""
+        self._pending.append(self._start(bindings, asynchronous=True))
+        return self
+
+    def synchronize(self, timeout: float | None = None) -> Program:
+        """Waits for every run started so far, at most `timeout` seconds in all.
+
+        Raises the first error among them, or SynchronizeTimeout if they are not done in time.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        first_error: BaseException | None = None
+        while self._pending:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                if not self._pending[0].wait(left):
+                    raise SynchronizeTimeout(
+                        f"{len(self._pending)} run(s) not done after {timeout} s",
+                        fix="they go on; call synchronize() again",
+                    )
+            except SynchronizeTimeout:
+                raise
+            except ExecutionError as error:
+                first_error = first_error or error
+            self._last = self._pending.pop(0)
+        if first_error is not None:
+            raise first_error
+        return self
+
+    def is_complete(self) -> bool:
+        """Whether every run started so far has ended."""
+        return all(run.done() for run in self._pending)
+
+    def close(self) -> None:
+        """Ends runs in flight and joins all threads. Called by itself when the program goes."""
+        if not self._closed:
+            self._closed = True
+            self._pending.clear()
+            self._engine.close()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # --- looking -------------------------------------------------------------------------------
+
+    @property
+    def bindings(self) -> dict[str, Value]:
+        """What each name is bound to for the next run."""
+        return dict(self._binder.current)
+
+    @property
+    def num_workers(self) -> int:
+        return self._engine.workers
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of the last run that was waited for."""
+        return self._ended().stats()
+
+    @property
+    def trace(self) -> npt.NDArray[Any]:
+        """One row per task of the last run, if the schedule has `trace=TracePolicy.timestamps()`."""
+        return self._ended().trace()
+
+    def elapsed_ms(self) -> float:
+        """Length of the last run in milliseconds."""
+        return self.stats.elapsed_ns / 1e6
+
+    def task_hash(self, **bindings: object) -> tuple[int, int]:
+        """Two 64-bit numbers that name the task set for these bindings; equal on every target."""
+        return self._engine.generate(self._binder.bind(bindings)).hash
+
+    def num_tasks(self, **bindings: object) -> int:
+        """How many tasks a run with these bindings generates."""
+        return self._engine.generate(self._binder.bind(bindings)).tasks
+
+    def save_trace(self, path: str | PathLike[str]) -> None:
+        """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
+        to_perfetto(self.trace, path, name=self.target)
+
+    def __repr__(self) -> str:
+        kernels = ", ".join(self.plan.kernel_names)
+        return f"<Program on {self.target}: {self.plan.task_bytes} bytes, kernels {kernels}>"
+
+    def _start(self, bindings: Mapping[str, object], *, asynchronous: bool) -> Run:
+        if self._closed:
+            raise ExecutionError("this program was closed")
+        return self._engine.start(self._binder.bind(bindings), asynchronous=asynchronous)
+
+    def _ended(self) -> Run:
+        if self._last is None:
+            raise ExecutionError("no run has ended yet", fix="call execute() first")
+        return self._last
+
+
+@atexit.register
+def _close_all() -> None:
+    # Threads must not outlive the interpreter: a Python kernel would find it gone.
+    for program in list(_alive):
+        program.close()

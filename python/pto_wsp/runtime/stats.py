@@ -1,0 +1,36 @@
+"""Counters of a run. Their meaning is in core/include/ptowsp/stats.def."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What happened in the last run."""
+
+    tasks: int = 0
+    generated: int = 0
+    edges: int = 0
+    phases: int = 0
+    live_high: int = 0
+    map_high: int = 0
+    ready_high: int = 0
+    window_stalls: int = 0
+    window_stall_ns: int = 0
+    window_overflows: int = 0
+    start_released: int = 0
+    start_held: int = 0
+    stolen: int = 0
+    parks: int = 0
+    bounds_proved: int = 0
+    bounds_checked: int = 0
+    elapsed_ns: int = 0
+    trace_dropped: int = 0
+    memory_bytes: int = 0
+    workers: int = 1
+    worker_tasks: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        shown = [(f.name, getattr(self, f.name)) for f in fields(self)]
+        return "\n".join(f"{name:>17}: {value}" for name, value in shown if value)

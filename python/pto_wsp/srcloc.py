@@ -1,0 +1,72 @@
+"""Positions in the user's source: capture them while tracing, show them in errors."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+from types import FrameType
+
+_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class SrcLoc:
+    """A span on one line of a file. Columns count from 1; 0 means unknown."""
+
+    file: str
+    line: int
+    col: int = 0
+    end_col: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f":{self.col}" if self.col else "")
+
+    def render(self) -> str:
+        """The place, its source line, and a caret under the span."""
+        head = f"  --> {self}"
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if not text:
+            return head
+        number = str(self.line)
+        lines = [head, f"  {number} | {text}"]
+        if self.col:
+            width = max(1, self.end_col - self.col)
+            lead = "".join("\t" if c == "\t" else " " for c in text[: self.col - 1])
+            lines.append(f"  {' ' * len(number)} | {lead}{'^' * width}")
+        return "\n".join(lines)
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame on the stack that is not part of this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_DIR):
+        frame = frame.f_back
+    return frame
+
+
+def of_frame(frame: FrameType | None) -> SrcLoc | None:
+    """The position at which a frame stands now, with columns where Python knows them."""
+    if frame is None:
+        return None
+    code = frame.f_code
+    position = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
+    if position is None or position[0] is None:
+        return SrcLoc(code.co_filename, frame.f_lineno)
+    line, end_line, col, end_col = position
+    if col is None or end_col is None:
+        return SrcLoc(code.co_filename, line)
+    if end_line != line:
+        end_col = len(linecache.getline(code.co_filename, line).rstrip("\n"))
+    # co_positions counts UTF-8 bytes; carets count characters.
+    raw = linecache.getline(code.co_filename, line).encode()
+    first = len(raw[:col].decode(errors="replace")) + 1
+    last = len(raw[:end_col].decode(errors="replace")) + 1
+    return SrcLoc(code.co_filename, line, first, last)
+
+
+def here() -> SrcLoc | None:
+    """The user's line that led to this call."""
+    return of_frame(user_frame())

@@ -1,0 +1,336 @@
+"""Random modules for property tests.
+
+`cases()` gives well-formed modules with bindings under which every region lies inside its tensor;
+`wild_modules()` gives modules that need not make any sense.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from pto_wsp import ir
+from pto_wsp.dtypes import DType
+from pto_wsp.ir import BinaryOp, Const, Expr
+from pto_wsp.srcloc import SrcLoc
+from tests.ir.interpreter import Bindings, tasks
+
+T = TypeVar("T")
+
+MAX_DEPTH = 4
+ARRAY_LENGTH = 64
+
+# Names that the text form must quote or keep apart, and ordinary ones.
+NAMES = (
+    *("n", "m", "i", "j", "k", "rows", "cols", "tile", "A", "B", "C", "q_proj", "x1", "_", "größe"),
+    *("min", "max", "in", "body", "sequential", "none", "drop", "module", "shape", "extent", "f32"),
+    *("a b", "wave.cell", "1st", "-", '"', "\\", "\n", "#", "0", "tab\t", "\u2028", "λ λ", "\x7f"),
+)
+
+locs = st.none() | st.builds(
+    SrcLoc,
+    st.sampled_from(["wave.py", "dir/a b.py", 'quote".py', "é\n.py"]),
+    st.integers(1, 10**6),
+    st.integers(0, 200),
+    st.integers(0, 200),
+)
+
+directives = st.one_of(
+    st.builds(lambda p: ir.Directive("DEPS", (p,)), st.integers(0, 4)),
+    st.builds(lambda p: ir.Directive("READY", (p,)), st.integers(0, 2)),
+    st.builds(lambda n: ir.Directive("START", (2, n)), st.integers(0, 100)),
+    st.builds(lambda n: ir.Directive("WINDOW", (n, 0, 0)), st.integers(1, 1 << 20)),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A well-formed module and something to run it with."""
+
+    module: ir.Module
+    bindings: Bindings
+
+
+@dataclass
+class _Maker:
+    """Draws one module; the variables of the loops around the current place are in `loops`."""
+
+    draw: st.DrawFn
+    names: list[str]
+    loops: list[str] = field(default_factory=list)
+    kernels: dict[tuple[ir.ParamDecl, ...], ir.KernelDecl] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.extents = [self.name(), self.name()]
+        self.lengths, self.offsets = self.name(), self.name()
+        # Regions never lie in the first tensor, so that its shape can be chosen beforehand.
+        self.shaped = self.name()
+        self.tensors = [
+            ir.TensorDecl(self.name(), dtype, rank, self.draw(locs))
+            for dtype, rank in ((DType.F32, 1), (DType.F32, 2), (DType.I32, 3), (DType.F64, 0))
+        ]
+
+    def name(self) -> str:
+        """A name that nothing else has; plain ones when the supply runs out."""
+        if self.draw(st.booleans()) and self.names:
+            return self.names.pop(self.draw(st.integers(0, len(self.names) - 1)))
+        self.count = getattr(self, "count", 0) + 1
+        return f"name{self.count}"
+
+    def pick(self, *options: T) -> T:
+        return self.draw(st.sampled_from(options))
+
+    def const(self, low: int, high: int) -> Const:
+        return Const(self.draw(st.integers(low, high)))
+
+    # --- expressions; all values are small and not negative ---
+
+    def atom(self) -> Expr:
+        leaves: list[Expr] = [
+            self.const(0, 3),
+            ir.SymbolRef(self.pick(*self.extents)),
+            ir.ShapeOf(self.shaped, self.pick(0, 1)),
+            *(ir.LoopVar(v) for v in self.loops),
+            *(ir.LoopVar(v) for v in self.loops),
+        ]
+        return self.pick(*leaves)
+
+    def expr(self, depth: int = 2) -> Expr:
+        if depth == 0 or self.draw(st.booleans()):
+            return self.atom()
+        lhs = self.expr(depth - 1)
+        match self.pick("+", "-", "*", "//", "%", "min", "max", "load"):
+            case "-":
+                rhs = self.expr(depth - 1)
+                return ir.Binary(BinaryOp.MAX, ir.Binary(BinaryOp.SUB, lhs, rhs), Const(0))
+            case "*":
+                return self.swapped(BinaryOp.MUL, lhs, self.const(0, 2))
+            case "//" | "%" as op:
+                return ir.Binary(BinaryOp(op), lhs, self.const(1, 3))
+            case "load":
+                return self.load(lhs)
+            case op:
+                return self.swapped(BinaryOp(op), lhs, self.expr(depth - 1))
+
+    def swapped(self, op: BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
+        return ir.Binary(op, lhs, rhs) if self.draw(st.booleans()) else ir.Binary(op, rhs, lhs)
+
+    def load(self, index: Expr) -> Expr:
+        inside = ir.Binary(BinaryOp.MOD, index, Const(ARRAY_LENGTH))
+        return ir.ArrayLoad(self.offsets, inside)
+
+    # --- statements ---
+
+    def body(self, depth: int, smallest: int = 0) -> ir.Body:
+        size = self.draw(st.integers(smallest, 2 if depth else 3))
+        return tuple(self.stmt(depth) for _ in range(size))
+
+    def stmt(self, depth: int) -> ir.Stmt:
+        if depth == 0:
+            return self.call()
+        match self.pick("loop", "loop", "loop", "call", "combine", "sequential"):
+            case "loop":
+                return self.loop(depth - 1)
+            case "call":
+                return self.call()
+            case "combine":
+                return ir.Combine(self.parts(depth - 1), self.draw(locs))
+            case _:
+                return ir.Sequential(self.parts(depth - 1), self.draw(locs))
+
+    def parts(self, depth: int) -> tuple[ir.Body, ...]:
+        return tuple(self.body(depth, smallest=1) for _ in range(self.draw(st.integers(1, 3))))
+
+    def loop(self, depth: int) -> ir.Loop:
+        kinds = [k for k in ir.AxisKind if self.loops or k is not ir.AxisKind.RAGGED]
+        kind = self.pick(*kinds)
+        start: Expr = self.pick(Const(0), Const(0), self.const(0, 2))
+        lengths = parent = None
+        match kind:
+            case ir.AxisKind.DENSE:
+                extent: Expr = self.const(0, 3)
+            case ir.AxisKind.DENSE_DYN:
+                symbol = ir.SymbolRef(self.pick(*self.extents))
+                extent = self.pick(symbol, ir.Binary(BinaryOp.MIN, symbol, Const(2)))
+            case ir.AxisKind.RAGGED:
+                lengths, parent = self.lengths, self.pick(*self.loops)
+                extent = ir.ArrayLoad(lengths, ir.LoopVar(parent))
+            case ir.AxisKind.EXPR:
+                start = self.pick(start, self.atom())
+                extent = ir.Binary(BinaryOp.MIN, self.expr(), Const(3))
+        var = self.name()
+        axis = self.pick(var, "axis", "in")
+        order = self.pick(*ir.Order)
+        self.loops.append(var)
+        body = self.body(depth)
+        self.loops.pop()
+        loc = self.draw(locs)
+        return ir.Loop(var, axis, kind, order, start, extent, body, lengths, parent, loc)
+
+    def call(self) -> ir.Call:
+        count = self.draw(st.integers(0, 3))
+        regions = tuple(self.region(self.pick(*self.tensors)) for _ in range(count))
+        params = tuple(self.param(f"p{number}", region) for number, region in enumerate(regions))
+        if params not in self.kernels:
+            self.kernels[params] = self.kernel(params)
+        indices = tuple(self.expr(1) for _ in range(self.draw(st.integers(0, 2))))
+        loop_indices = tuple(ir.LoopVar(v) for v in self.loops)
+        chosen = self.pick(loop_indices, indices)
+        return ir.Call(self.kernels[params].name, chosen, regions, self.draw(locs))
+
+    def region(self, tensor: ir.TensorDecl) -> ir.Region:
+        return ir.Region(tensor.name, tuple(self.dim() for _ in range(tensor.rank)))
+
+    def dim(self) -> ir.DimSlice:
+        start = self.expr()
+        if self.draw(st.booleans()):
+            return ir.DimSlice(start, Const(1), Const(1), dropped=True)
+        extent = self.pick(Const(1), self.const(0, 3), self.atom())
+        stretched = ir.Binary(BinaryOp.ADD, self.atom(), Const(1))
+        return ir.DimSlice(start, extent, self.pick(Const(1), self.const(1, 3), stretched))
+
+    def param(self, name: str, region: ir.Region) -> ir.ParamDecl:
+        dtype = next(t.dtype for t in self.tensors if t.name == region.tensor)
+        rank = sum(not d.dropped for d in region.dims)
+        return ir.ParamDecl(name, self.pick(*ir.Mode), dtype, rank)
+
+    def kernel(self, params: tuple[ir.ParamDecl, ...]) -> ir.KernelDecl:
+        name, loc = self.name(), self.draw(locs)
+        if self.draw(st.booleans()):
+            return ir.KernelDecl(name, params, ir.BodyForm.PYTHON, f"module.{name}", (), loc)
+        source = self.pick("", "p0[0] = 1;", 'int x = 0;\nthrow "no";\n', "\n\n// λ\t\\\n")
+        includes = self.pick((), ("<cmath>", '"mine.h"'))
+        return ir.KernelDecl(name, params, ir.BodyForm.CPP, source, includes, loc)
+
+    # --- the whole ---
+
+    def case(self) -> Case:
+        body = self.body(MAX_DEPTH, smallest=1)
+        defaults = [self.draw(st.none() | st.integers(0, 100)) for _ in self.extents]
+        symbols = (
+            *(
+                ir.SymbolDecl(name, ir.SymbolKind.EXTENT, DType.I64, default, self.draw(locs))
+                for name, default in zip(self.extents, defaults, strict=True)
+            ),
+            ir.SymbolDecl(self.lengths, ir.SymbolKind.ARRAY, self.pick(DType.I32, DType.I64)),
+            ir.SymbolDecl(self.offsets, ir.SymbolKind.ARRAY, self.pick(DType.U8, DType.I64)),
+        )
+        module = ir.Module(
+            self.name(),
+            symbols,
+            (ir.TensorDecl(self.shaped, DType.F16, 2), *self.tensors),
+            tuple(self.kernels.values()),
+            body,
+            tuple(self.draw(st.lists(directives, max_size=2, unique_by=lambda d: d.name))),
+        )
+        return Case(module, self.bindings(module))
+
+    def bindings(self, module: ir.Module) -> Bindings:
+        small = st.integers(0, 3)
+        extents = {name: self.draw(small) for name in self.extents}
+        arrays = {
+            self.lengths: self.draw(st.permutations([0, 1, 2, 3] * (ARRAY_LENGTH // 4))),
+            self.offsets: self.draw(st.permutations(range(ARRAY_LENGTH))),
+        }
+        shaped = {self.shaped: (self.draw(small), self.draw(small))}
+        bound = Bindings(extents, arrays, shaped)
+        shapes = {t.name: [0] * t.rank for t in self.tensors}
+        for task in tasks(module.body, bound):
+            for tensor, dims in task.regions:
+                for d, (start, extent, step) in enumerate(dims):
+                    end = start + max(extent - 1, 0) * step + 1
+                    shapes[tensor][d] = max(shapes[tensor][d], end)
+        return replace(bound, shapes={**shaped, **shapes})
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, plain_names: bool = False) -> Case:
+    """Nests up to four loops deep, with every kind of axis, region and block."""
+    return _Maker(draw, [] if plain_names else list(NAMES)).case()
+
+
+# --- modules that need not make sense ---
+
+any_names = st.sampled_from(NAMES) | st.text(max_size=6)
+any_ints = st.integers(-5, 5) | st.integers()
+any_exprs: st.SearchStrategy[Expr] = st.recursive(
+    st.one_of(
+        st.builds(Const, any_ints),
+        st.builds(ir.LoopVar, any_names),
+        st.builds(ir.SymbolRef, any_names),
+        st.builds(ir.ShapeOf, any_names, any_ints),
+    ),
+    lambda inner: (
+        st.builds(ir.ArrayLoad, any_names, inner)
+        | st.builds(ir.Binary, st.sampled_from(BinaryOp), inner, inner)
+    ),
+    max_leaves=8,
+)
+any_dims = st.builds(ir.DimSlice, any_exprs, any_exprs, any_exprs, st.booleans())
+any_calls = st.builds(
+    ir.Call,
+    any_names,
+    st.lists(any_exprs, max_size=2).map(tuple),
+    st.lists(
+        st.builds(ir.Region, any_names, st.lists(any_dims, max_size=2).map(tuple)), max_size=2
+    ).map(tuple),
+    locs,
+)
+
+
+def _any_compound(body: st.SearchStrategy[ir.Body]) -> st.SearchStrategy[ir.Body]:
+    parts = st.lists(body, max_size=3).map(tuple)
+    loop = st.builds(
+        ir.Loop,
+        any_names,
+        any_names,
+        st.sampled_from(ir.AxisKind),
+        st.sampled_from(ir.Order),
+        any_exprs,
+        any_exprs,
+        body,
+        st.none() | any_names,
+        st.none() | any_names,
+        locs,
+    )
+    stmt = loop | st.builds(ir.Combine, parts, locs) | st.builds(ir.Sequential, parts, locs)
+    return st.lists(stmt | any_calls, max_size=3).map(tuple)
+
+
+any_bodies = st.recursive(st.lists(any_calls, max_size=2).map(tuple), _any_compound, max_leaves=4)
+any_dtypes = st.sampled_from(DType)
+any_ranks = st.integers(-2, 10)
+
+
+def wild_modules() -> st.SearchStrategy[ir.Module]:
+    """Modules of the right types and nothing more."""
+    symbol = st.builds(
+        ir.SymbolDecl,
+        any_names,
+        st.sampled_from(ir.SymbolKind),
+        any_dtypes,
+        st.none() | any_ints,
+        locs,
+    )
+    param = st.builds(ir.ParamDecl, any_names, st.sampled_from(ir.Mode), any_dtypes, any_ranks)
+    kernel = st.builds(
+        ir.KernelDecl,
+        any_names,
+        st.lists(param, max_size=2).map(tuple),
+        st.sampled_from(ir.BodyForm),
+        st.text(),
+        st.lists(st.text(), max_size=2).map(tuple),
+        locs,
+    )
+    args = st.lists(st.none() | any_ints | st.text(), max_size=3).map(tuple)
+    return st.builds(
+        ir.Module,
+        any_names,
+        st.lists(symbol, max_size=2).map(tuple),
+        st.lists(st.builds(ir.TensorDecl, any_names, any_dtypes, any_ranks, locs)).map(tuple),
+        st.lists(kernel, max_size=2).map(tuple),
+        any_bodies,
+        st.lists(st.builds(ir.Directive, any_names, args, locs), max_size=2).map(tuple),
+    )
