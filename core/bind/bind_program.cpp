@@ -200,7 +200,8 @@ class NativeProgram {
     ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
     ptowsp_plan_free(plan);
     if (program == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
-    return nb::make_tuple(nb::cast(new NativeProgram(program, workers)), nb::none());
+    return nb::make_tuple(
+        nb::cast(new NativeProgram(program, workers), nb::rv_policy::take_ownership), nb::none());
   }
 
   void set_native_kernel(uint32_t kernel, uintptr_t address) {
@@ -214,8 +215,7 @@ class NativeProgram {
   }
 
   // (run, None) or (None, error); raises what a signal handler raised while the run went on.
-  static nb::tuple start(nb::object self, const std::vector<Binding>& bindings,
-                         bool asynchronous) {
+  static nb::tuple start(nb::object self, const std::vector<Binding>& bindings, bool asynchronous) {
     NativeProgram& program = nb::cast<NativeProgram&>(self);
     const std::vector<ptowsp_binding> native = to_native(bindings);
     ptowsp_error error{};
@@ -227,7 +227,8 @@ class NativeProgram {
                              Signals::poll, &signals, &error);
     }
     if (run == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
-    nb::object out = nb::cast(new NativeRun(run, program.workers_, std::move(self)));
+    nb::object out = nb::cast(new NativeRun(run, program.workers_, std::move(self)),
+                              nb::rv_policy::take_ownership);
     signals.rethrow();
     return nb::make_tuple(out, nb::none());
   }
@@ -266,22 +267,47 @@ nb::list stat_docs() {
 
 }  // namespace
 
+// Signatures are written out, since tuples and dictionaries say nothing of what they hold.
+#define PTOWSP_ERROR "tuple[int, str, int, int, tuple[int, ...], int, int] | None"
+#define PTOWSP_BINDINGS                                                              \
+  "collections.abc.Sequence[tuple[int, int, int, int, collections.abc.Sequence[int], " \
+  "collections.abc.Sequence[int], bool]]"
+
 void ptowsp::bind_program(nb::module_& m) {
-  nb::class_<NativeProgram>(m, "NativeProgram")
+  nb::class_<NativeRun>(m, "NativeRun", "One run of a NativeProgram.")
+      .def("wait", &NativeRun::wait, nb::arg("timeout_ns"),
+           nb::sig("def wait(self, timeout_ns: int) -> tuple[bool, " PTOWSP_ERROR "]"),
+           "Whether the run has ended, and its error; waits at most that long.")
+      .def("cancel", &NativeRun::cancel, "Asks the run to end early.")
+      .def("stats", &NativeRun::stats, nb::sig("def stats(self) -> dict[str, int]"),
+           "The counters of stats.def by name.")
+      .def("worker_tasks", &NativeRun::worker_tasks, nb::sig("def worker_tasks(self) -> list[int]"),
+           "Tasks that each worker ran.")
+      .def("trace", &NativeRun::trace, "The trace as an array of struct ptowsp_event.");
+  nb::class_<NativeProgram>(m, "NativeProgram", "A loaded plan with its worker threads.")
       .def_static("load", &NativeProgram::load, nb::arg("plan"), nb::arg("workers"),
-                  nb::arg("seed"))
-      .def("set_native_kernel", &NativeProgram::set_native_kernel)
-      .def("set_python_kernel", &NativeProgram::set_python_kernel)
-      .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"))
-      .def("generate", &NativeProgram::generate, nb::arg("bindings"))
-      .def("close", &NativeProgram::close)
-      .def("after_fork", &NativeProgram::after_fork);
-  nb::class_<NativeRun>(m, "NativeRun")
-      .def("wait", &NativeRun::wait, nb::arg("timeout_ns"))
-      .def("cancel", &NativeRun::cancel)
-      .def("stats", &NativeRun::stats)
-      .def("worker_tasks", &NativeRun::worker_tasks)
-      .def("trace", &NativeRun::trace);
-  m.def("stat_docs", &stat_docs, "(name, meaning) of each counter of a run.");
+                  nb::arg("seed"),
+                  nb::sig("def load(plan: bytes, workers: int, seed: int) -> "
+                          "tuple[NativeProgram | None, " PTOWSP_ERROR "]"),
+                  "A program, or the reason why there is none.")
+      .def("set_native_kernel", &NativeProgram::set_native_kernel, nb::arg("kernel"),
+           nb::arg("address"), "Machine code of the signature ptowsp_kernel_fn.")
+      .def("set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
+           nb::arg("dispatch"),
+           nb::sig("def set_python_kernel(self, kernel: int, dispatch: "
+                   "collections.abc.Callable[[list[numpy.ndarray], tuple[int, ...]], int]) -> None"),
+           "A function of the views and the loop indices of a task.")
+      .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"),
+           nb::sig("def start(self, bindings: " PTOWSP_BINDINGS
+                   ", asynchronous: bool) -> tuple[NativeRun | None, " PTOWSP_ERROR "]"),
+           "A run, or the reason why the bindings do not fit.")
+      .def("generate", &NativeProgram::generate, nb::arg("bindings"),
+           nb::sig("def generate(self, bindings: " PTOWSP_BINDINGS
+                   ") -> tuple[int, int, int, " PTOWSP_ERROR "]"),
+           "Number of tasks and the two lanes of their hash, or an error.")
+      .def("close", &NativeProgram::close, "Ends runs in flight and joins all threads.")
+      .def("after_fork", &NativeProgram::after_fork, "Forgets threads that a fork left behind.");
+  m.def("stat_docs", &stat_docs, nb::sig("def stat_docs() -> list[tuple[str, str]]"),
+        "(name, meaning) of each counter of a run.");
   m.attr("EVENT_SIZE") = sizeof(ptowsp_event);
 }

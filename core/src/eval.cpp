@@ -136,8 +136,11 @@ bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error)
       *out = *out == 0 ? 1 : 0;
       return true;
     }
-    case ExprOp::CAST:
-      return eval_node(e.a, env, out, error);
+    case ExprOp::CAST: {
+      if (!eval_node(e.a, env, out, error)) return false;
+      if (static_cast<ScalarType>(e.type) == ScalarType::BOOL) *out = *out != 0 ? 1 : 0;
+      return true;
+    }
     case ExprOp::NEG: {
       if (!eval_node(e.a, env, out, error)) return false;
       if (__builtin_sub_overflow(i64{0}, *out, out)) return fail(error, "integer overflow");
@@ -222,6 +225,7 @@ bool BoundPlan::eval_fold(const Expr& e, const Env& env, i64* out, Error* error)
   i64& x = inner.bound[e.arg >> 8];
   i64 value = 0;
   if (static_cast<ExprOp>(e.op) == ExprOp::SEARCH) {  // the predicate is monotone: halve the range
+    lo = std::min(lo, hi);
     while (lo < hi) {
       x = lo + static_cast<i64>((static_cast<u64>(hi) - static_cast<u64>(lo)) / 2);
       if (!eval_node(e.c, inner, &value, error)) return false;

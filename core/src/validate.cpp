@@ -51,10 +51,10 @@ constexpr u32 flags_of(SectionClass c) {
 
 const KnownSection* find_section(u32 kind) {
   switch (kind) {
-#define PTOWSP_SECTION(name, number, record, cls, doc)                                           \
-  case number: {                                                                                 \
-    static constexpr KnownSection known{#name, sizeof(record), flags_of(SectionClass::cls)};     \
-    return &known;                                                                               \
+#define PTOWSP_SECTION(name, number, record, cls, doc)                                       \
+  case number: {                                                                             \
+    static constexpr KnownSection known{#name, sizeof(record), flags_of(SectionClass::cls)}; \
+    return &known;                                                                           \
   }
 #include "ptowsp/records.def"
 #undef PTOWSP_SECTION
@@ -67,7 +67,8 @@ void load_header(Context& c) {
   Header& h = PlanLoader::header(c.view);
   if (c.size < sizeof(h)) Context::fail(c.size, "the file ends inside the header");
   std::memcpy(&h, c.bytes, sizeof(h));
-  if (h.magic != kMagic) Context::fail(offsetof(Header, magic), "this is not a plan: it does not begin with PTOW");
+  if (h.magic != kMagic)
+    Context::fail(offsetof(Header, magic), "this is not a plan: it does not begin with PTOW");
   if (h.version != kVersion) {
     Context::fail(offsetof(Header, version), "format version " + std::to_string(h.version) +
                                                  "; this reader knows version " +
@@ -100,7 +101,8 @@ void check_zero(const Context& c, u64 begin, u64 end) {
 // The rules that hold for every section, known or not.
 void check_frame(const Context& c, const SectionEntry& e, u64 at, u64 free_from) {
   if (e.offset % 8 != 0) {
-    Context::fail(at + offsetof(SectionEntry, offset), "the section's offset is not a multiple of 8");
+    Context::fail(at + offsetof(SectionEntry, offset),
+                  "the section's offset is not a multiple of 8");
   }
   if (e.offset > c.size || e.length > c.size - e.offset) {
     Context::fail(at + offsetof(SectionEntry, offset), "the section lies outside the file");
@@ -126,7 +128,8 @@ void load_section(Context& c, const SectionEntry& e, u64 at) {
   const KnownSection* known = find_section(e.kind);
   if (known == nullptr) {
     if (required) {
-      Context::fail(at, "section " + std::to_string(e.kind) + " is required and unknown to this reader");
+      Context::fail(
+          at, "section " + std::to_string(e.kind) + " is required and unknown to this reader");
     }
     return;
   }
@@ -218,6 +221,13 @@ bool validate(const void* data, std::size_t size, PlanView* view, PlanFault* fau
   try {
     check::load_file(c);
     check::check_records(c);
+    check::check_exprs(c);
+    check::check_data(c);
+    check::check_kernels(c);
+    check::check_code(c);
+    check::check_sites(c);
+    check::check_schedule(c);
+    check::check_features(c);
   } catch (PlanFault& found) {
     *fault = std::move(found);
     return false;

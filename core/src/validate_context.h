@@ -1,9 +1,9 @@
 // What the parts of the validator share. Private to core/src/validate*.cpp.
 //
-// Each part is one function that throws PlanFault at the first record that breaks a rule; validate()
-// runs them in the order below and turns the exception into its result. Every part may rely on what
-// the parts before it have established, and costs time and memory linear in the file (sorting
-// names: times a logarithm).
+// Each part is one function that throws PlanFault at the first record that breaks a rule;
+// validate() runs them in the order below and turns the exception into its result. Every part may
+// rely on what the parts before it have established, and costs time and memory linear in the file
+// (sorting names: times a logarithm).
 #pragma once
 
 #include <algorithm>
@@ -30,11 +30,11 @@ namespace check {
 
 // What is known of an expression: everything that decides where it may be used.
 struct ExprInfo {
-  u64 lets = 0;        // bit n: it reads let n
-  u32 tree = 0;        // nodes when written out as a tree
-  u8 depth = 0;        // height of that tree
-  u8 loops = 0;        // enclosing loops it needs: highest loop level it reads, plus one
-  u8 free_bound = 0;   // bit n: it reads bound variable n, which nothing inside it binds
+  u64 lets = 0;           // bit n: it reads let n
+  u32 tree = 0;           // nodes when written out as a tree
+  u8 depth = 0;           // height of that tree
+  u8 loops = 0;           // enclosing loops it needs: highest loop level it reads, plus one
+  u8 free_bound = 0;      // bit n: it reads bound variable n, which nothing inside it binds
   u8 binder = kNoBinder;  // level of its outermost REDUCE or SEARCH nodes
   bool has_slot = false;
   bool reads_written = false;  // loads from an array that some task may write
@@ -48,10 +48,22 @@ struct Scope {
   bool slots = false;
 };
 
-struct AccessInfo {
+// What the expressions of a record need of the place where the record is used.
+struct Needs {
   u64 lets = 0;
   u8 loops = 0;
-  u8 visible = 0;  // dimensions that the kernel sees
+  u8 visible = 0;  // regions: dimensions that the kernel sees
+
+  void add(const ExprInfo& info) {
+    lets |= info.lets;
+    loops = std::max(loops, info.loops);
+  }
+};
+
+// An AFTER word: the site that waits, and the record that says for whom.
+struct AfterUse {
+  u32 site;
+  u32 after;
 };
 
 struct Context {
@@ -61,11 +73,13 @@ struct Context {
   std::vector<bool> schedule_strings;  // bytes of SCHEDULE_STRING at which a string begins
   std::vector<ExprInfo> exprs;
   std::vector<ExprInfo> schedule_exprs;
-  std::vector<AccessInfo> accesses;
-  std::vector<u32> entry_of_site;   // which entry a site's instruction lies in
-  std::vector<u32> loop_of_site;    // its innermost loop, as an AXIS index, or kNone
-  std::vector<u32> outer_of_axis;   // the loop around a loop, or kNone
-  std::vector<u32> let_pc;          // LET instruction of each let number, or kNone
+  std::vector<Needs> accesses;
+  std::vector<Needs> tier_sets;
+  std::vector<AfterUse> afters;
+  std::vector<u32> entry_of_site;  // which entry a site's instruction lies in
+  std::vector<u32> loop_of_site;   // its innermost loop, as an AXIS index, or kNone
+  std::vector<u32> outer_of_axis;  // the loop around a loop, or kNone
+  std::vector<u32> let_pc;         // LET instruction of each let number, or kNone
   bool let_needs_loops[kMaxLets] = {};
 
   [[noreturn]] static void fail(u64 offset, std::string message) {
@@ -83,7 +97,9 @@ struct Context {
   }
   u32 count(Section s) const { return view.count(s); }
 
-  bool is_const(u32 expr) const { return get<Section::EXPR>(expr).op == static_cast<u8>(ExprOp::CONST); }
+  bool is_const(u32 expr) const {
+    return get<Section::EXPR>(expr).op == static_cast<u8>(ExprOp::CONST);
+  }
   i64 const_value(u32 expr) const {
     const Expr e = get<Section::EXPR>(expr);
     return static_cast<i64>(static_cast<u64>(e.a) | static_cast<u64>(e.b) << 32);
@@ -131,15 +147,24 @@ bool is_utf8(std::string_view text);
 u64 fnv1a(const void* data, std::size_t size, u64 hash = 0xcbf29ce484222325u);
 
 // In the order in which validate() runs them.
-void load_file(Context& c);        // header, section table, checksums
-void check_records(Context& c);    // every field of every record by its meaning in records.def
-void check_exprs(Context& c);      // EXPR and SCHEDULE_EXPR
-void check_data(Context& c);       // SYMBOL, ALLOC, STORAGE, TENSOR, MESH, LAYOUT, ACCESS
-void check_kernels(Context& c);    // KERNEL, PARAM, TIER_SET, KERNEL_BODY
-void check_code(Context& c);       // CODE, ENTRY, AXIS, SITE
-void check_sites(Context& c);      // AFTER, DEPS, PLACE, DESCRIPTOR, CHANNEL, PROCESS
-void check_schedule(Context& c);   // SCHEDULE, DEBUG_LINE
-void check_features(Context& c);   // the header's feature bits
+void load_file(Context& c);       // header, section table, checksums
+void check_records(Context& c);   // every field of every record by its meaning in records.def
+void check_exprs(Context& c);     // EXPR and SCHEDULE_EXPR
+void check_data(Context& c);      // SYMBOL, ALLOC, STORAGE, TENSOR, MESH, LAYOUT, ACCESS
+void check_kernels(Context& c);   // KERNEL, PARAM, TIER_SET, KERNEL_BODY
+void check_code(Context& c);      // CODE and ENTRY, and with them AXIS and SITE
+void check_sites(Context& c);     // AFTER, DEPS, PLACE, DESCRIPTOR, CHANNEL, PROCESS
+void check_schedule(Context& c);  // SCHEDULE, DEBUG_LINE
+void check_features(Context& c);  // the header's feature bits
+
+// Parts of check_code. `scope` is that of the instruction, `loop` the innermost loop around it.
+void check_axis(const Context& c, u32 axis, Op opcode, const Scope& scope, u32 loop, u64 offset);
+// The argument words of the TASK at `pc`. live[i]: the open block in which alloc i was made, or
+// kNone if it has no buffer there.
+void check_words(Context& c, u32 pc, const Scope& scope, const std::vector<u32>& live);
+// An access that an instruction at byte `offset` makes.
+void check_access_use(const Context& c, u32 access, const Scope& scope,
+                      const std::vector<u32>& live, u64 offset);
 
 }  // namespace check
 }  // namespace ptowsp

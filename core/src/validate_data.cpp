@@ -30,7 +30,8 @@ class SymbolChecker {
   void check_kind() const {
     switch (static_cast<SymbolKind>(s_.kind)) {
       case SymbolKind::EXTENT:
-        if (s_.min_value < 0) fail(offsetof(Symbol, min_value), "is an extent that may be negative");
+        if (s_.min_value < 0)
+          fail(offsetof(Symbol, min_value), "is an extent that may be negative");
         [[fallthrough]];
       case SymbolKind::FACT:
         if (!is_integer(s_.dtype)) fail(offsetof(Symbol, dtype), "must have an integer dtype");
@@ -70,7 +71,8 @@ class SymbolChecker {
 };
 
 void check_symbols(const Context& c) {
-  check_unique(c, Section::SYMBOL, "symbols", [&](u32 i) { return c.get<Section::SYMBOL>(i).name; });
+  check_unique(c, Section::SYMBOL, "symbols",
+               [&](u32 i) { return c.get<Section::SYMBOL>(i).name; });
   SymbolChecker checker(c);
   for (u32 i = 0; i < c.count(Section::SYMBOL); ++i) checker.check(i);
 }
@@ -206,7 +208,8 @@ class TensorChecker {
     }
     if (t_.symbol == kNone) fail(offsetof(Tensor, symbol), "is bound and has no symbol");
     const Symbol s = c_.get<Section::SYMBOL>(t_.symbol);
-    if (!is(s.kind, SymbolKind::TENSOR)) fail(offsetof(Tensor, symbol), "is bound by a symbol of another kind");
+    if (!is(s.kind, SymbolKind::TENSOR))
+      fail(offsetof(Tensor, symbol), "is bound by a symbol of another kind");
     if (c_.view.string(s.name) != c_.view.string(t_.name)) {
       fail(offsetof(Tensor, name), "has another name than its symbol");
     }
@@ -266,15 +269,15 @@ class TensorChecker {
 
 constexpr u32 kDropped = 1;
 
-// One dimension of a region; what it reads is added to `info`.
-void check_access_dim(const Context& c, u32 i, AccessInfo& info) {
+// One dimension of a region; what it reads is added to `needs`.
+void check_access_dim(const Context& c, u32 i, Needs& needs) {
   const AccessDim d = c.get<Section::ACCESS_DIM>(i);
-  // The scope is that of the TASK that uses the region; all that can be known here is what it needs.
+  // The scope is that of the TASK that uses the region; all that can be known here is what it
+  // needs.
   const Scope any{.loops = 255, .lets = ~u64{0}, .slots = true};
   const auto use = [&](u32 expr, std::size_t field, const char* what) {
     c.use(expr, ScalarType::I64, any, c.at(Section::ACCESS_DIM, i, field), what);
-    info.loops = std::max(info.loops, c.exprs[expr].loops);
-    info.lets |= c.exprs[expr].lets;
+    needs.add(c.exprs[expr]);
   };
   use(d.start, offsetof(AccessDim, start), "AccessDim.start");
   use(d.extent, offsetof(AccessDim, extent), "AccessDim.extent");
@@ -288,7 +291,7 @@ void check_access_dim(const Context& c, u32 i, AccessInfo& info) {
                   "AccessDim.step is less than 1");
   }
   if ((d.flags & kDropped) == 0) {
-    ++info.visible;
+    ++needs.visible;
   } else if (!c.is_const(d.extent) || c.const_value(d.extent) != 1) {
     Context::fail(c.at(Section::ACCESS_DIM, i, offsetof(AccessDim, extent)),
                   "a dimension that the kernel does not see must have the constant extent 1");
@@ -310,9 +313,9 @@ void check_accesses(Context& c) {
       Context::fail(c.at(Section::ACCESS, i, offsetof(Access, mode)),
                     "writes a tensor whose symbol says that no task writes it");
     }
-    AccessInfo info;
-    for (u32 d = a.dims; d < a.dims + a.rank; ++d) check_access_dim(c, d, info);
-    c.accesses.push_back(info);
+    Needs needs;
+    for (u32 d = a.dims; d < a.dims + a.rank; ++d) check_access_dim(c, d, needs);
+    c.accesses.push_back(needs);
   }
 }
 

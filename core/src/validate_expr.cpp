@@ -1,7 +1,8 @@
 // Expressions: types, order, size, and which variables they read.
 //
-// Nodes come after their operands, so one pass suffices and nothing here recurses. Nodes are shared:
-// a small table can stand for a huge tree, hence the limit on the tree and not only on its height.
+// Nodes come after their operands, so one pass suffices and nothing here recurses. Nodes are
+// shared: a small table can stand for a huge tree, hence the limit on the tree and not only on its
+// height.
 #include <algorithm>
 #include <string>
 
@@ -58,8 +59,8 @@ class NodeChecker {
   u32 value(Field f) const { return f == kA ? e_.a : f == kB ? e_.b : e_.c; }
 
   [[noreturn]] void fail_at(u64 offset, const std::string& what) const {
-    Context::fail(offset, std::string("expression ") + name_of(static_cast<ExprOp>(e_.op)) + " " +
-                              what);
+    Context::fail(offset,
+                  std::string("expression ") + name_of(static_cast<ExprOp>(e_.op)) + " " + what);
   }
   [[noreturn]] void fail(const std::string& what) const { fail_at(at(std::size_t{0}), what); }
 
@@ -164,7 +165,8 @@ class NodeChecker {
       case ExprOp::CONST:
         expect_arg(e_.arg == 0);
         expect_none(kC);
-        if (type_ == ScalarType::BOOL && (e_.a > 1 || e_.b != 0)) fail_at(at(kA), "is neither 0 nor 1");
+        if (type_ == ScalarType::BOOL && (e_.a > 1 || e_.b != 0))
+          fail_at(at(kA), "is neither 0 nor 1");
         return;
       case ExprOp::LOOPVAR:
         expect_section(Section::EXPR);
@@ -242,7 +244,8 @@ class NodeChecker {
 
   void check_let() {
     expect_section(Section::EXPR);
-    if (e_.a >= kMaxLets || c_.let_pc[e_.a] == kNone) fail_at(at(kA), "names a let that no LET sets");
+    if (e_.a >= kMaxLets || c_.let_pc[e_.a] == kNone)
+      fail_at(at(kA), "names a let that no LET sets");
     expect_arg(e_.arg == 0);
     expect_type(e_.type == c_.get<Section::EXPR>(c_.view.code(c_.let_pc[e_.a]).operand2).type);
     expect_leaf();

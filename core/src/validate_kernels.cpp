@@ -136,20 +136,30 @@ bool takes_same_arguments(const Context& c, const Kernel& a, const Kernel& b) {
   return i == end_a && j == end_b;
 }
 
-void check_tiers(const Context& c, const TierSet& set) {
+// What the predicates and workspaces of a tier set need of the sites that use it.
+Needs check_tiers(const Context& c, const TierSet& set) {
+  // The scope is that of the TASK; here only what the predicate needs can be known.
+  const Scope any{.loops = kMaxLoops, .lets = ~u64{0}, .slots = true};
   const Kernel first = c.get<Section::KERNEL>(c.get<Section::TIER>(set.tiers).kernel);
+  Needs needs;
   for (u32 i = set.tiers; i < set.tiers + set.num_tiers; ++i) {
     const Tier t = c.get<Section::TIER>(i);
-    const bool is_last = i + 1 == set.tiers + set.num_tiers;
-    if (t.predicate == kNone && !is_last) {
-      Context::fail(c.at(Section::TIER, i, offsetof(Tier, predicate)),
-                    "only the last tier may do without a predicate");
+    const u64 predicate_at = c.at(Section::TIER, i, offsetof(Tier, predicate));
+    if (t.predicate != kNone) {
+      c.use(t.predicate, ScalarType::BOOL, any, predicate_at, "Tier.predicate");
+      needs.add(c.exprs[t.predicate]);
+    } else if (i + 1 != set.tiers + set.num_tiers) {
+      Context::fail(predicate_at, "only the last tier may do without a predicate");
+    }
+    if (t.workspace != kNone) {
+      needs.loops = std::max(needs.loops, c.get<Section::ALLOC>(t.workspace).level);
     }
     if (!takes_same_arguments(c, first, c.get<Section::KERNEL>(t.kernel))) {
       Context::fail(c.at(Section::TIER, i, offsetof(Tier, kernel)),
                     "the kernels of a tier set must take the same arguments");
     }
   }
+  return needs;
 }
 
 // --- bodies ---
@@ -177,14 +187,16 @@ void check_bodies(const Context& c) {
 }  // namespace
 
 void check_kernels(Context& c) {
-  check_unique(c, Section::KERNEL, "kernels", [&](u32 i) { return c.get<Section::KERNEL>(i).name; });
+  check_unique(c, Section::KERNEL, "kernels",
+               [&](u32 i) { return c.get<Section::KERNEL>(i).name; });
   for (u32 i = 0; i < c.count(Section::KERNEL); ++i) check_kernel(c, i);
   for (u32 i = 0; i < c.count(Section::TIER_SET); ++i) {
     const TierSet set = c.get<Section::TIER_SET>(i);
     if (set.num_tiers == 0) {
-      Context::fail(c.at(Section::TIER_SET, i, offsetof(TierSet, num_tiers)), "a tier set is empty");
+      Context::fail(c.at(Section::TIER_SET, i, offsetof(TierSet, num_tiers)),
+                    "a tier set is empty");
     }
-    check_tiers(c, set);
+    c.tier_sets.push_back(check_tiers(c, set));
   }
   check_bodies(c);
 }

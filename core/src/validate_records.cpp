@@ -136,13 +136,13 @@ class FieldChecker {
   if (!is_##target(value)) f.fail("is " + std::to_string(value) + ", not a value of " #target);
 
 // check_record(checker, record, byte of the file): one function per record.
-#define PTOWSP_RECORD_BEGIN(record, doc)                                                    \
+#define PTOWSP_RECORD_BEGIN(record, doc) \
   [[maybe_unused]] void check_record([[maybe_unused]] FieldChecker& k, const record& r, u64 at) {
-#define PTOWSP_FIELD(record, ctype, name, meaning, target, doc)                                \
-  {                                                                                            \
-    [[maybe_unused]] const Field f{#record, #name, at + offsetof(record, name)};               \
-    [[maybe_unused]] const u64 value = static_cast<u64>(r.name);                               \
-    PTOWSP_CHECK_##meaning(target)                                                             \
+#define PTOWSP_FIELD(record, ctype, name, meaning, target, doc)                  \
+  {                                                                              \
+    [[maybe_unused]] const Field f{#record, #name, at + offsetof(record, name)}; \
+    [[maybe_unused]] const u64 value = static_cast<u64>(r.name);                 \
+    PTOWSP_CHECK_##meaning(target)                                               \
   }
 #define PTOWSP_RECORD_END(record) }
 #include "ptowsp/records.def"

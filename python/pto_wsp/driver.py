@@ -9,7 +9,8 @@ from pto_wsp.backends import registry
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import Workload
 from pto_wsp.kernels import load_kernels
-from pto_wsp.passes import lower, pipeline
+from pto_wsp.passes import lower
+from pto_wsp.passes import run as run_passes
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.program import Program, register_loader
 
@@ -21,8 +22,7 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     cpu_sim takes `num_threads` (0: one per core) and `seed` (of random choices).
     """
     traced = workload.traced()
-    module = pipeline.run(traced.module)
-    plan = lower.lower(module)
+    plan = lower(run_passes(traced.module))
     return load(plan, target, traced.callables, options, traced.defaults)
 
 

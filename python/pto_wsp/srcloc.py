@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import linecache
 import os
-import sys
 from dataclasses import dataclass
 from types import FrameType
 
 _PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class SrcLoc:
     def render(self) -> str:
         """The place, its source line, and a caret under the span."""
         head = f"  --> {self}"
-        text = linecache.getline(self.file, self.line).rstrip("\n")
+        # Absolute, since linecache would look for a relative name on sys.path as well.
+        text = linecache.getline(os.path.abspath(self.file), self.line).rstrip("\n")
         if not text:
             return head
         number = str(self.line)
@@ -41,10 +43,17 @@ class SrcLoc:
 
 def user_frame() -> FrameType | None:
     """The innermost frame on the stack that is not part of this package."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_DIR):
+    frame = inspect.currentframe()
+    while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    # Methods that dataclasses generate have no file, but the globals of their class's module.
+    file = frame.f_code.co_filename
+    module = str(frame.f_globals.get("__name__", ""))
+    return file.startswith(_PACKAGE_DIR) or (file == "<string>" and module.startswith(_PACKAGE))
 
 
 def of_frame(frame: FrameType | None) -> SrcLoc | None:
@@ -53,9 +62,9 @@ def of_frame(frame: FrameType | None) -> SrcLoc | None:
         return None
     code = frame.f_code
     position = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
-    if position is None or position[0] is None:
+    line, end_line, col, end_col = position or (None, None, None, None)
+    if line is None:
         return SrcLoc(code.co_filename, frame.f_lineno)
-    line, end_line, col, end_col = position
     if col is None or end_col is None:
         return SrcLoc(code.co_filename, line)
     if end_line != line:

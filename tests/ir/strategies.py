@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -74,13 +75,20 @@ class _Maker:
 
     def name(self) -> str:
         """A name that nothing else has; plain ones when the supply runs out."""
-        if self.draw(st.booleans()) and self.names:
+        if self.names and self.often():
             return self.names.pop(self.draw(st.integers(0, len(self.names) - 1)))
         self.count = getattr(self, "count", 0) + 1
         return f"name{self.count}"
 
     def pick(self, *options: T) -> T:
-        return self.draw(st.sampled_from(options))
+        return options[self.draw(st.integers(0, len(options) - 1))]
+
+    def make(self, *makers: Callable[[], T]) -> T:
+        """What one of the makers makes; the others draw nothing."""
+        return self.pick(*makers)()
+
+    def often(self) -> bool:
+        return self.draw(st.integers(0, 3)) < 3
 
     def const(self, low: int, high: int) -> Const:
         return Const(self.draw(st.integers(low, high)))
@@ -88,14 +96,13 @@ class _Maker:
     # --- expressions; all values are small and not negative ---
 
     def atom(self) -> Expr:
-        leaves: list[Expr] = [
-            self.const(0, 3),
-            ir.SymbolRef(self.pick(*self.extents)),
-            ir.ShapeOf(self.shaped, self.pick(0, 1)),
-            *(ir.LoopVar(v) for v in self.loops),
-            *(ir.LoopVar(v) for v in self.loops),
-        ]
-        return self.pick(*leaves)
+        if self.loops and self.often():
+            return ir.LoopVar(self.pick(*self.loops))
+        return self.make(
+            lambda: self.const(0, 3),
+            lambda: ir.SymbolRef(self.pick(*self.extents)),
+            lambda: ir.ShapeOf(self.shaped, self.pick(0, 1)),
+        )
 
     def expr(self, depth: int = 2) -> Expr:
         if depth == 0 or self.draw(st.booleans()):
@@ -124,8 +131,12 @@ class _Maker:
     # --- statements ---
 
     def body(self, depth: int, smallest: int = 0) -> ir.Body:
-        size = self.draw(st.integers(smallest, 2 if depth else 3))
+        size = self.pick(1, 2) if smallest or self.often() or self.often() else 0
         return tuple(self.stmt(depth) for _ in range(size))
+
+    def size(self) -> int:
+        """A small extent, seldom 0."""
+        return self.pick(2, 3, 2, 1, 3, 2, 1, 0)
 
     def stmt(self, depth: int) -> ir.Stmt:
         if depth == 0:
@@ -141,16 +152,16 @@ class _Maker:
                 return ir.Sequential(self.parts(depth - 1), self.draw(locs))
 
     def parts(self, depth: int) -> tuple[ir.Body, ...]:
-        return tuple(self.body(depth, smallest=1) for _ in range(self.draw(st.integers(1, 3))))
+        return tuple(self.body(depth, smallest=1) for _ in range(self.pick(1, 2, 3)))
 
     def loop(self, depth: int) -> ir.Loop:
         kinds = [k for k in ir.AxisKind if self.loops or k is not ir.AxisKind.RAGGED]
         kind = self.pick(*kinds)
-        start: Expr = self.pick(Const(0), Const(0), self.const(0, 2))
+        start: Expr = Const(0) if self.often() else self.const(0, 2)
         lengths = parent = None
         match kind:
             case ir.AxisKind.DENSE:
-                extent: Expr = self.const(0, 3)
+                extent: Expr = Const(self.size())
             case ir.AxisKind.DENSE_DYN:
                 symbol = ir.SymbolRef(self.pick(*self.extents))
                 extent = self.pick(symbol, ir.Binary(BinaryOp.MIN, symbol, Const(2)))
@@ -158,8 +169,11 @@ class _Maker:
                 lengths, parent = self.lengths, self.pick(*self.loops)
                 extent = ir.ArrayLoad(lengths, ir.LoopVar(parent))
             case ir.AxisKind.EXPR:
-                start = self.pick(start, self.atom())
-                extent = ir.Binary(BinaryOp.MIN, self.expr(), Const(3))
+                start = self.atom()
+                length = self.expr()
+                if self.often():
+                    length = ir.Binary(BinaryOp.ADD, length, Const(1))
+                extent = ir.Binary(BinaryOp.MIN, length, Const(3))
         var = self.name()
         axis = self.pick(var, "axis", "in")
         order = self.pick(*ir.Order)
@@ -170,15 +184,16 @@ class _Maker:
         return ir.Loop(var, axis, kind, order, start, extent, body, lengths, parent, loc)
 
     def call(self) -> ir.Call:
-        count = self.draw(st.integers(0, 3))
+        count = self.pick(1, 2, 3, 0)
         regions = tuple(self.region(self.pick(*self.tensors)) for _ in range(count))
         params = tuple(self.param(f"p{number}", region) for number, region in enumerate(regions))
         if params not in self.kernels:
             self.kernels[params] = self.kernel(params)
-        indices = tuple(self.expr(1) for _ in range(self.draw(st.integers(0, 2))))
-        loop_indices = tuple(ir.LoopVar(v) for v in self.loops)
-        chosen = self.pick(loop_indices, indices)
-        return ir.Call(self.kernels[params].name, chosen, regions, self.draw(locs))
+        indices = self.make(
+            lambda: tuple(ir.LoopVar(v) for v in self.loops),
+            lambda: tuple(self.expr(1) for _ in range(self.pick(0, 1, 2))),
+        )
+        return ir.Call(self.kernels[params].name, indices, regions, self.draw(locs))
 
     def region(self, tensor: ir.TensorDecl) -> ir.Region:
         return ir.Region(tensor.name, tuple(self.dim() for _ in range(tensor.rank)))
@@ -187,9 +202,13 @@ class _Maker:
         start = self.expr()
         if self.draw(st.booleans()):
             return ir.DimSlice(start, Const(1), Const(1), dropped=True)
-        extent = self.pick(Const(1), self.const(0, 3), self.atom())
-        stretched = ir.Binary(BinaryOp.ADD, self.atom(), Const(1))
-        return ir.DimSlice(start, extent, self.pick(Const(1), self.const(1, 3), stretched))
+        extent = self.make(lambda: self.const(0, 3), self.atom)
+        step = self.make(
+            lambda: Const(1),
+            lambda: self.const(1, 3),
+            lambda: ir.Binary(BinaryOp.ADD, self.atom(), Const(1)),
+        )
+        return ir.DimSlice(start, extent, step)
 
     def param(self, name: str, region: ir.Region) -> ir.ParamDecl:
         dtype = next(t.dtype for t in self.tensors if t.name == region.tensor)
@@ -228,13 +247,13 @@ class _Maker:
         return Case(module, self.bindings(module))
 
     def bindings(self, module: ir.Module) -> Bindings:
-        small = st.integers(0, 3)
-        extents = {name: self.draw(small) for name in self.extents}
+        extents = {name: self.size() for name in self.extents}
+        pattern = st.lists(st.sampled_from([2, 1, 3, 0]), min_size=8, max_size=8)
         arrays = {
-            self.lengths: self.draw(st.permutations([0, 1, 2, 3] * (ARRAY_LENGTH // 4))),
-            self.offsets: self.draw(st.permutations(range(ARRAY_LENGTH))),
+            self.lengths: self.draw(pattern) * (ARRAY_LENGTH // 8),
+            self.offsets: self.draw(pattern) * (ARRAY_LENGTH // 8),
         }
-        shaped = {self.shaped: (self.draw(small), self.draw(small))}
+        shaped = {self.shaped: (self.size(), self.size())}
         bound = Bindings(extents, arrays, shaped)
         shapes = {t.name: [0] * t.rank for t in self.tensors}
         for task in tasks(module.body, bound):

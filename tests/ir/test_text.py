@@ -129,7 +129,7 @@ KERNEL = 'kernel k(a: in f32[]) python "k"'
         ('module "a\\qb"', "unknown escape \\q in a string", 1, 8),
         ('module "\\UFFFFFFFF"', "\\UFFFFFFFF is not a character", 1, 8),
         (f"module m body {{ k[{'1' * 5000}]() }}", "an integer of more than 4000 digits", 1, 19),
-        (f"module m body {{ k[{'(' * 300}", "nested more than 80 levels deep", 1, 98),
+        (f"module m body {{ k[{'(' * 300}", "nested more than 80 levels deep", 1, 99),
         ("module m body { sequential " + "{ combine " * 300, "nested more than 64", 1, 658),
         ("module m schedule { }", "expected 'symbol', 'tensor', 'kernel' or 'body'", 1, 10),
         ("module m body { } schedule { A(x) }", "expected an integer, found x", 1, 32),

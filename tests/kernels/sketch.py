@@ -98,7 +98,8 @@ class Sketch:
 
     def tensor(self, name: str, rank: int, dtype: DType = DType.F32) -> int:
         text = self.b.string(name)
-        symbol = self.b.add(Symbol(name=text, kind=SymbolKind.TENSOR, dtype=dtype, rank=rank))
+        record = Symbol(name=text, kind=SymbolKind.TENSOR, dtype=dtype, rank=rank, flags=1)
+        symbol = self.b.add(record)  # flag: some task may write it
         storage = self.b.add(Storage(storage_class=StorageClass.BOUND))
         dims = [self.b.add(Dim(shape=NONE, stride=NONE)) for _ in range(rank)]
         return self.b.add(
@@ -116,12 +117,13 @@ class Sketch:
         self,
         name: str,
         params: Sequence[P],
-        cpp: str | None = None,
+        cpp: str | bytes | None = None,
         *,
         includes: Sequence[str] = (),
+        form: BodyForm | None = BodyForm.PYTHON,
         loc: SrcLoc | None = None,
     ) -> int:
-        """A kernel; without `cpp` its body is Python."""
+        """A kernel. With `cpp` its body is C++ (bytes: the raw content), else Python, or none."""
         records = [
             Param(
                 name=self.b.string(p.name),
@@ -147,14 +149,11 @@ class Sketch:
             )
         )
         self._params.append(tuple(params))
-        if cpp is None:
-            self.b.body(kernel, BodyForm.PYTHON, f"module.{name}_function".encode())
-        else:
-            content = {"includes": list(includes), "source": cpp}
-            data = json.dumps(
-                content, sort_keys=True, ensure_ascii=False, separators=(",", ":")
-            ).encode()
+        if cpp is not None:
+            data = cpp if isinstance(cpp, bytes) else _cpp_bytes(cpp, includes)
             self.b.body(kernel, BodyForm.CPP, data, loc)
+        elif form is not None:
+            self.b.body(kernel, form, f"module.{name}_function".encode())
         return kernel
 
     # --- expressions ---
@@ -252,6 +251,11 @@ class Sketch:
         return self.b.build()
 
 
+def _cpp_bytes(source: str, includes: Sequence[str]) -> bytes:
+    content = {"includes": list(includes), "source": source}
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def one_kernel(
     params: Sequence[P],
     cpp: str,
@@ -264,19 +268,14 @@ def one_kernel(
     name them."""
     sketch = Sketch()
     tensors = {
-        p.name: sketch.tensor(p.name, p.rank, p.dtype)
-        for p in params
-        if p.kind == ParamKind.TENSOR
+        p.name: sketch.tensor(p.name, p.rank, p.dtype) for p in params if p.kind == ParamKind.TENSOR
     }
     kernel = sketch.kernel(name, params, cpp, includes=includes, loc=loc)
     zero = sketch.const(0)
     regions = [
         (
             tensors[p.name],
-            [
-                (zero, sketch.b.expr(ExprOp.SHAPE, a=tensors[p.name], arg=d))
-                for d in range(p.rank)
-            ],
+            [(zero, sketch.b.expr(ExprOp.SHAPE, a=tensors[p.name], arg=d)) for d in range(p.rank)],
         )
         for p in params
         if p.kind == ParamKind.TENSOR

@@ -66,7 +66,9 @@ def _argument(name: str, value: object, loc: SrcLoc | None) -> Argument:
         case Tensor():
             tensor = value.named(name)
             return Argument(name, tensor, tensor=tensor)
-        case int() | np.integer():
+        case int():
+            return Argument(name, value)
+        case np.integer():
             return Argument(name, int(value))
         case _ if _is_array(value):
             return _array(name, ArrayParam(name), control_array(value, f"argument {name}"), loc)

@@ -107,7 +107,7 @@ def control_array(value: object, what: str) -> IntArray:
 
 def _extent(value: object, form: str) -> int:
     number = None if isinstance(value, bool) else as_int(value)
-    if number is None or number < 0:
+    if number is None or not 0 <= number < 2**63:
         raise CompileError(
             f"{form}: n is {value!r}",
             loc=srcloc.here(),

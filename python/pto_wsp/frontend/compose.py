@@ -8,7 +8,7 @@ from typing import assert_never
 
 from pto_wsp import ir
 from pto_wsp.frontend.declarations import Declarations, Default, KernelNames
-from pto_wsp.frontend.kernel import Kernel
+from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -27,7 +27,7 @@ class Traced:
     @property
     def callables(self) -> dict[str, Callable[..., None]]:
         """The Python bodies, by kernel name."""
-        return {n: k.function for n, k in self.kernels.items() if k.cpp_src is None}
+        return {n: k.fn for n, k in self.kernels.items() if k.cpp_src is None}
 
 
 def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:

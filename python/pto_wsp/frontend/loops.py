@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NoReturn, TypeAlias
+from types import CodeType
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast, overload
+
+import numpy as np
 
 from pto_wsp import ir, srcloc
 from pto_wsp.errors import CompileError
-from pto_wsp.frontend import context
-from pto_wsp.frontend.axes import Dense, DenseDyn, Ragged
+from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged
 from pto_wsp.frontend.names import loop_targets
 from pto_wsp.frontend.refusal import (
     ARITHMETIC,
     COMPARISONS,
     CONVERSIONS,
+    EQUALITY,
     ITERATION,
     TRUTH,
     UNTRACED_ARITHMETIC,
@@ -28,9 +31,9 @@ _NOT_IN_THIS_VERSION = ("sel", "when", "otherwise", "loop_while")
 
 def _element(array: str, index: object) -> SymInt:
     """array[index], for control."""
-    trace = context.active.get()
+    tracer = current(f"{array}[...]")
     number = as_int(index)
-    if trace is None or isinstance(index, bool) or (number is not None and number < 0):
+    if number is not None and number < 0:
         raise CompileError(
             f"{array}[{index}] cannot be traced",
             loc=srcloc.here(),
@@ -38,7 +41,7 @@ def _element(array: str, index: object) -> SymInt:
             "its end",
             fix="use an index of at least 0",
         )
-    if number is None and not isinstance(index, SymInt):
+    if isinstance(index, bool) or (number is None and not isinstance(index, SymInt)):
         raise CompileError(
             f"{array} is indexed with {type(index).__name__}",
             loc=srcloc.here(),
@@ -46,13 +49,14 @@ def _element(array: str, index: object) -> SymInt:
             fix=f"write {array}[i] with a loop variable, an integer or an expression of them",
         )
     position = as_symint(index)
-    return atom(ir.ArrayLoad(array, lower(position)), trace.scope, *position.scopes)
+    return atom(ir.ArrayLoad(array, lower(position)), tracer.scope, *position.scopes)
 
 
 @refuse(
     ARITHMETIC,
     UNTRACED_ARITHMETIC,
     COMPARISONS,
+    EQUALITY,
     CONVERSIONS,
     TRUTH,
     ITERATION,
@@ -79,6 +83,7 @@ class ArrayParam:
     ARITHMETIC,
     UNTRACED_ARITHMETIC,
     COMPARISONS,
+    EQUALITY,
     CONVERSIONS,
     TRUTH,
     ITERATION,
@@ -109,11 +114,14 @@ class AxisParam:
         return f"<axis {self.name}: {self.axis!r}>"
 
 
-Loopable: TypeAlias = AxisParam | Dense | SymInt | int
-Variables: TypeAlias = "SymInt | tuple[SymInt, ...]"
+# Inside a workload an axis is an AxisParam; users may annotate the parameter with what they pass.
+Loopable: TypeAlias = AxisParam | Axis | SymInt | int | np.integer[Any]
+Variables = TypeVar("Variables")
+Two: TypeAlias = tuple[SymInt, SymInt]
+Three: TypeAlias = tuple[SymInt, SymInt, SymInt]
 
 
-class Nest:
+class Nest(Generic[Variables]):
     """Nested loops over some axes, for one `for` statement; the body is traced once."""
 
     def __init__(self, tracer: Tracer, axes: tuple[object, ...], order: ir.Order) -> None:
@@ -130,39 +138,47 @@ class Nest:
         self.axes = axes
         self.order = order
 
-    def __iter__(self) -> _NestIterator:
+    def __iter__(self) -> Iterator[Variables]:
         self.pending.used = True
         return _NestIterator(self)
 
 
-class _NestIterator(Iterator["SymInt | tuple[SymInt, ...]"]):
+class _NestIterator(Iterator[Variables]):
     """Opens the loops at the first step and closes them at the second. If there is no second, the
     loop was left early: the interpreter then drops this object while it stands at that line."""
 
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, nest: Nest[Variables]) -> None:
         self._nest = nest
         self._open: list[OpenLoop] = []
+        self._code: CodeType | None = None  # the user's function that holds the `for` statement
         self._begun = False
 
     def __next__(self) -> Variables:
         nest = self._nest
         if not self._begun:
             self._begun = True
-            targets = loop_targets(srcloc.user_frame(), len(nest.axes))
+            frame = srcloc.user_frame()
+            self._code = None if frame is None else frame.f_code
+            targets = loop_targets(frame, len(nest.axes))
             for position, axis in enumerate(nest.axes):
                 name = targets[position] if targets is not None else None
                 head, of_axis = _head(nest, axis, name)
                 self._open.append(nest.tracer.open_loop(head, of_axis))
             variables = [loop.variable for loop in self._open]
-            return variables[0] if len(variables) == 1 else tuple(variables)
+            item = variables[0] if len(variables) == 1 else tuple(variables)
+            return cast(Variables, item)
         while self._open:
             nest.tracer.close_loop(self._open[-1])
             self._open.pop()
         raise StopIteration
 
     def __del__(self) -> None:
-        if self._open and all(loop.scope.is_open for loop in self._open):
-            self._nest.tracer.left_early(srcloc.here())
+        if not self._open or not self._open[0].scope.is_open:
+            return
+        frame = srcloc.user_frame()
+        at_the_loop = frame is not None and frame.f_code is self._code
+        loc = srcloc.of_frame(frame) if at_the_loop else self._nest.pending.loc
+        self._nest.tracer.left_early(loc)
 
 
 class LoopForms:
@@ -170,10 +186,30 @@ class LoopForms:
     for the one before it. An axis is a parameter of the workload, an extent (an integer or an
     expression) or an element of an array parameter."""
 
-    def __call__(self, *axes: Loopable) -> Nest:
+    @overload
+    def __call__(self, a: Loopable, /) -> Nest[SymInt]: ...
+    @overload
+    def __call__(self, a: Loopable, b: Loopable, /) -> Nest[Two]: ...
+    @overload
+    def __call__(self, a: Loopable, b: Loopable, c: Loopable, /) -> Nest[Three]: ...
+    @overload
+    def __call__(
+        self, a: Loopable, b: Loopable, c: Loopable, d: Loopable, /, *more: Loopable
+    ) -> Nest[tuple[SymInt, ...]]: ...
+    def __call__(self, *axes: Loopable) -> Nest[Any]:
         return Nest(current("P(...)"), axes, ir.Order.PARALLEL)
 
-    def seq(self, *axes: Loopable) -> Nest:
+    @overload
+    def seq(self, a: Loopable, /) -> Nest[SymInt]: ...
+    @overload
+    def seq(self, a: Loopable, b: Loopable, /) -> Nest[Two]: ...
+    @overload
+    def seq(self, a: Loopable, b: Loopable, c: Loopable, /) -> Nest[Three]: ...
+    @overload
+    def seq(
+        self, a: Loopable, b: Loopable, c: Loopable, d: Loopable, /, *more: Loopable
+    ) -> Nest[tuple[SymInt, ...]]: ...
+    def seq(self, *axes: Loopable) -> Nest[Any]:
         """Loops whose iterations run one after the other."""
         return Nest(current("P.seq(...)"), axes, ir.Order.SEQUENTIAL)
 
@@ -191,7 +227,7 @@ class LoopForms:
 P = LoopForms()
 
 
-def _head(nest: Nest, axis: object, name: str | None) -> tuple[ir.Loop, Dense | DenseDyn | None]:
+def _head(nest: Nest[Any], axis: object, name: str | None) -> tuple[ir.Loop, Axis | None]:
     """The loop over one axis, without its body, and the axis object that it runs over."""
     loc = nest.pending.loc
     match axis:
@@ -218,7 +254,7 @@ def _head(nest: Nest, axis: object, name: str | None) -> tuple[ir.Loop, Dense | 
             return _loop(nest, name, None, ir.AxisKind.DENSE, _number(axis, loc)), None
 
 
-def _symbolic(nest: Nest, extent: SymInt, name: str | None) -> ir.Loop:
+def _symbolic(nest: Nest[Any], extent: SymInt, name: str | None) -> ir.Loop:
     """A loop over an expression; an array element at the place of a loop variable is ragged."""
     expr = lower(extent)
     match expr:
@@ -232,14 +268,14 @@ def _symbolic(nest: Nest, extent: SymInt, name: str | None) -> ir.Loop:
             return _loop(nest, name, None, ir.AxisKind.EXPR, expr)
 
 
-def _ragged(nest: Nest, name: str | None, extent: ir.ArrayLoad, parent: str) -> ir.Loop:
+def _ragged(nest: Nest[Any], name: str | None, extent: ir.ArrayLoad, parent: str) -> ir.Loop:
     array = extent.array
     kind = ir.AxisKind.RAGGED
     return _loop(nest, name, array, kind, extent, lengths=array, parent=parent)
 
 
 def _loop(
-    nest: Nest,
+    nest: Nest[Any],
     name: str | None,
     axis: str | None,
     kind: ir.AxisKind,

@@ -19,20 +19,16 @@ def share(value: object, what: str) -> npt.NDArray[Any]:
     if isinstance(value, np.ndarray):
         return cast("npt.NDArray[Any]", value)
     if isinstance(value, np.generic | int | float | complex):
-        raise _refused(
-            cast(object, value), what, "a number has no memory to share", "pass an array"
-        )
+        number = cast(object, value)
+        raise _refused(number, what, "a number has no memory to share", "pass an array")
     if isinstance(value, list | tuple):
-        raise _refused(
-            cast(object, value), what, "a list has no array memory", "pass np.array([...])"
-        )
+        items = cast(object, value)
+        raise _refused(items, what, "a list has no array memory", "pass np.array([...])")
     interface = getattr(value, "__array_interface__", None)
     if interface is not None:
-        array = np.asarray(cast("npt.NDArray[Any]", value))
-        source = interface.get("data")
-        if not isinstance(source, tuple) or array.__array_interface__["data"][0] != source[0]:
-            raise _refused(value, what, "NumPy would have to copy it", "pass a NumPy array")
-        return array
+        if not isinstance(interface.get("data"), tuple):  # then it made bytes for us
+            raise _refused(value, what, "its array interface is a copy", "pass a NumPy array")
+        return np.asarray(cast("npt.NDArray[Any]", value))
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(cast(Any, value))

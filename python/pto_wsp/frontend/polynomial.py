@@ -17,6 +17,10 @@ from pto_wsp import ir
 Atom: TypeAlias = ir.LoopVar | ir.SymbolRef | ir.ShapeOf | ir.ArrayLoad | ir.Binary
 Product: TypeAlias = tuple[Atom, ...]
 
+# An expression that is larger than this comes from a loop that went wrong; `verify` has the same
+# limit, but by then a sum of products could have filled the memory.
+MAX_NODES = 4096
+
 _ATOM_ORDER = (ir.LoopVar, ir.SymbolRef, ir.ShapeOf, ir.ArrayLoad, ir.Binary)
 
 
@@ -27,6 +31,10 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
 def _product_key(product: Product) -> tuple[int, list[tuple[int, str]]]:
     """Longer products first, so that the constant (the empty product) comes last."""
     return -len(product), [_atom_key(atom) for atom in product]
+
+
+class TooLarge(Exception):
+    """An expression has more than MAX_NODES nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,8 @@ def of_terms(terms: Iterable[tuple[Product, int]]) -> Polynomial:
     sums: dict[Product, int] = {}
     for product, coefficient in terms:
         sums[product] = sums.get(product, 0) + coefficient
+    if sum(len(product) for product in sums) > MAX_NODES:
+        raise TooLarge
     kept = sorted((t for t in sums.items() if t[1] != 0), key=lambda term: _product_key(term[0]))
     return Polynomial(tuple(kept))
 
@@ -83,6 +93,8 @@ def subtract(a: Polynomial, b: Polynomial) -> Polynomial:
 
 
 def multiply(a: Polynomial, b: Polynomial) -> Polynomial:
+    if len(a.terms) * len(b.terms) > MAX_NODES:
+        raise TooLarge
     return of_terms(
         (tuple(sorted((*p, *q), key=_atom_key)), m * n) for p, m in a.terms for q, n in b.terms
     )
@@ -92,26 +104,25 @@ def floor_divide(a: Polynomial, b: Polynomial) -> Polynomial:
     """`a // b`; ZeroDivisionError for a constant zero. Multiples of a constant divisor leave the
     division: (d*q + r) // d = q + r // d for every non-zero d."""
     if not b.is_constant:
-        return of_atom(ir.Binary(ir.BinaryOp.FLOORDIV, to_expr(a), to_expr(b)))
+        return _compound(ir.BinaryOp.FLOORDIV, a, b)
     whole, rest = _split(a, b.constant)
     if rest.is_constant:  # then it lies between 0 and the divisor
         return whole
     divisor = b.constant
     common = math.gcd(divisor, *(coefficient for _, coefficient in rest.terms))
     rest = of_terms((product, coefficient // common) for product, coefficient in rest.terms)
-    divided = ir.Binary(ir.BinaryOp.FLOORDIV, to_expr(rest), ir.Const(divisor // common))
-    return add(whole, of_atom(divided))
+    return add(whole, _compound(ir.BinaryOp.FLOORDIV, rest, of_int(divisor // common)))
 
 
 def modulo(a: Polynomial, b: Polynomial) -> Polynomial:
     """`a % b` with the sign of b; ZeroDivisionError for a constant zero. Multiples of a constant
     divisor vanish: (d*q + r) % d = r % d."""
     if not b.is_constant:
-        return of_atom(ir.Binary(ir.BinaryOp.MOD, to_expr(a), to_expr(b)))
+        return _compound(ir.BinaryOp.MOD, a, b)
     _, rest = _split(a, b.constant)
     if rest.is_constant:
         return rest
-    return of_atom(ir.Binary(ir.BinaryOp.MOD, to_expr(rest), ir.Const(b.constant)))
+    return _compound(ir.BinaryOp.MOD, rest, b)
 
 
 def least(a: Polynomial, b: Polynomial) -> Polynomial:
@@ -163,7 +174,30 @@ def _split(a: Polynomial, divisor: int) -> tuple[Polynomial, Polynomial]:
 def _ordered(op: ir.BinaryOp, a: Polynomial, b: Polynomial) -> Polynomial:
     """A commutative operation on operands in a fixed order; constants go last."""
     sides = sorted((a, b), key=lambda side: (side.is_constant, repr(side)))
-    return of_atom(ir.Binary(op, to_expr(sides[0]), to_expr(sides[1])))
+    return _compound(op, sides[0], sides[1])
+
+
+def _compound(op: ir.BinaryOp, a: Polynomial, b: Polynomial) -> Polynomial:
+    """An operation that does not distribute over sums, as an atom."""
+    node = ir.Binary(op, to_expr(a), to_expr(b))
+    level: list[ir.Expr] = [node]
+    nodes = 0
+    while level:
+        nodes += len(level)
+        if nodes > MAX_NODES:
+            raise TooLarge
+        level = [inner for each in level for inner in _operands(each)]
+    return of_atom(node)
+
+
+def _operands(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    match expr:
+        case ir.Binary(_, lhs, rhs):
+            return lhs, rhs
+        case ir.ArrayLoad(_, index):
+            return (index,)
+        case _:
+            return ()
 
 
 def _term(product: Product, coefficient: int) -> ir.Expr:

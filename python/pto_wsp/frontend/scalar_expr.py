@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from typing import SupportsIndex, TypeAlias
+from typing import Any, TypeAlias, cast
+
+import numpy as np
 
 from pto_wsp import ir, srcloc
 from pto_wsp.errors import CompileError
@@ -66,7 +67,11 @@ class SymInt:
         self.scopes = scopes
 
     def __repr__(self) -> str:
-        return f"<symbolic {self.polynomial}>"
+        names = [scope.name for scope in self.scopes]
+        try:
+            return f"<symbolic {ir.expr_text(poly.to_expr(self.polynomial), names)}>"
+        except OverflowError:
+            return "<symbolic, beyond 64 bits>"
 
     def __add__(self, other: IntLike) -> SymInt:
         return _apply(poly.add, self, other)
@@ -111,7 +116,7 @@ class SymInt:
         return self
 
 
-IntLike: TypeAlias = SymInt | SupportsIndex
+IntLike: TypeAlias = SymInt | int | np.integer[Any]
 
 
 def minimum(a: IntLike, b: IntLike) -> SymInt:
@@ -149,13 +154,8 @@ def as_symint(value: object) -> SymInt:
 
 
 def as_int(value: object) -> int | None:
-    """A Python int from anything that is exactly one, or None."""
-    if isinstance(value, SymInt) or not isinstance(value, SupportsIndex):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:  # NumPy arrays have __index__, and most refuse
-        return None
+    """The number, if the value is a Python or NumPy integer."""
+    return int(cast(int, value)) if isinstance(value, int | np.integer) else None
 
 
 def lower(value: SymInt) -> ir.Expr:
@@ -190,6 +190,13 @@ def _apply(
         ) from None
     except OverflowError:
         raise _overflow() from None
+    except poly.TooLarge:
+        raise CompileError(
+            "a scalar expression is too large",
+            loc=srcloc.here(),
+            why=f"written out it has more than {poly.MAX_NODES} operations",
+            fix="compute a part of it into an array that the workload reads",
+        ) from None
     return SymInt(result, left.scopes | right.scopes)
 
 

@@ -53,7 +53,9 @@ MAX_TENSOR_ARGS = 64
 MAX_ARG_WORDS = 160
 MAX_CHILDREN = 0xFFFF  # of a block: a 16-bit operand counts them
 MAX_AXES = 0x10000  # a 16-bit operand names one
+MAX_NAME_BYTES = 1024
 MAX_STRING_BYTES = 0xFFFF
+MAX_SOURCE_BYTES = 1 << 20
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 
 INTEGERS = frozenset(d for d in DType if d.name[0] in "IU")
@@ -158,20 +160,20 @@ def _blocks_of(part: Body) -> int:
 # --- names, declarations, directives ---
 
 
-def _text_faults(what: str, text: str) -> Faults:
+def _text_faults(what: str, text: str, limit: int = MAX_STRING_BYTES) -> Faults:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
         yield Fault(f"{what} {text!r} is not valid text", "a plan stores it as UTF-8")
         return
-    if size > MAX_STRING_BYTES:
-        yield Fault(f"a {what} of {size} bytes", f"a plan stores at most {MAX_STRING_BYTES}")
+    if size > limit:
+        yield Fault(f"a {what} of {size} bytes", f"a plan stores at most {limit}")
 
 
 def _name_faults(what: str, name: str) -> Faults:
     if not name:
-        yield Fault(f"a {what} is empty")
-    yield from _text_faults(what, name)
+        yield Fault(f"an empty {what}")
+    yield from _text_faults(what, name, MAX_NAME_BYTES)
 
 
 def name_is_legal(decl: Module | SymbolDecl | TensorDecl | KernelDecl, _: _Scope) -> Faults:
@@ -229,6 +231,8 @@ def params_are_legal(kernel: KernelDecl, _: _Scope) -> Faults:
 
 
 def kernel_body_fits_its_form(kernel: KernelDecl, _: _Scope) -> Faults:
+    for text in (kernel.source, *kernel.includes):
+        yield from _text_faults("kernel source", text, MAX_SOURCE_BYTES)
     if kernel.form is BodyForm.CPP:
         return
     if kernel.includes:
@@ -269,10 +273,8 @@ def names_in_expression_are_known(expr: Expr, scope: _Scope) -> Faults:
     for node in walk_expr(expr):
         match node:
             case LoopVar(name) if name not in scope.loops:
-                yield Fault(
-                    f"loop variable '{name}' is used outside its loop",
-                    "only variables of enclosing loops have a value here",
-                )
+                why = "only variables of enclosing loops have a value here"
+                yield Fault(f"loop variable '{name}' is used outside its loop", why)
             case SymbolRef(name):
                 yield from _symbol_faults(name, SymbolKind.EXTENT, scope)
             case ArrayLoad(array, _):
@@ -339,11 +341,9 @@ def loop_variable_is_new(loop: Loop, scope: _Scope) -> Faults:
 
 
 def loop_extent_is_not_negative(loop: Loop, _: _Scope) -> Faults:
-    match loop.extent:
-        case Const(value) if value < 0:
-            yield Fault(f"the extent of axis '{loop.axis}' is {value}", "it cannot be negative")
-        case _:
-            pass
+    if isinstance(loop.extent, Const) and loop.extent.value < 0:
+        message = f"axis '{loop.axis}' has extent {loop.extent.value}"
+        yield Fault(message, "it must be at least 0")
 
 
 def loop_extent_fits_its_kind(loop: Loop, scope: _Scope) -> Faults:
@@ -354,10 +354,8 @@ def loop_extent_fits_its_kind(loop: Loop, scope: _Scope) -> Faults:
                 yield Fault(f"dense axis '{loop.axis}' has extent {extent}", "it must be constant")
         case AxisKind.DENSE_DYN:
             if loop_vars(loop.extent):
-                yield Fault(
-                    f"dense_dyn axis '{loop.axis}' has extent {extent}",
-                    "it is bound at execute and cannot depend on a loop variable",
-                )
+                why = "it is bound at execute and cannot depend on a loop variable"
+                yield Fault(f"dense_dyn axis '{loop.axis}' has extent {extent}", why)
         case AxisKind.RAGGED:
             yield from _ragged_faults(loop, scope)
         case AxisKind.EXPR:
@@ -373,13 +371,10 @@ def _ragged_faults(loop: Loop, scope: _Scope) -> Faults:
         return
     yield from _symbol_faults(loop.lengths, SymbolKind.ARRAY, scope)
     if loop.parent not in scope.loops:
-        yield Fault(
-            f"ragged axis '{loop.axis}' is indexed by '{loop.parent}'",
-            "that is not the variable of an enclosing loop",
-        )
+        why = "that is not the variable of an enclosing loop"
+        yield Fault(f"ragged axis '{loop.axis}' is indexed by '{loop.parent}'", why)
     if loop.extent != ArrayLoad(loop.lengths, LoopVar(loop.parent)):
-        want = f"{loop.lengths}[{loop.parent}]"
-        why = f"its extent must be {want}"
+        why = f"its extent must be {loop.lengths}[{loop.parent}]"
         yield Fault(f"ragged axis '{loop.axis}' has extent {scope.text(loop.extent)}", why)
 
 
@@ -427,30 +422,17 @@ def _region_faults(where: str, region: Region, scope: _Scope) -> Faults:
         yield Fault(f"{where}: tensor '{region.tensor}' is not declared")
         return
     if len(region.dims) != tensor.rank:
-        yield Fault(
-            f"{where}: '{tensor.name}' has rank {tensor.rank}, the region has {len(region.dims)}",
-            error=TypeCheckError,
-        )
+        ranks = f"'{tensor.name}' has rank {tensor.rank}, the region has {len(region.dims)}"
+        yield Fault(f"{where}: {ranks}", error=TypeCheckError)
     for number, dim in enumerate(region.dims):
         yield from _dim_faults(f"{where}: dimension {number}", dim, scope)
 
 
 def _dim_faults(where: str, dim: DimSlice, scope: _Scope) -> Faults:
-    match dim.step:
-        case Const(value) if value < 1:
-            yield Fault(f"{where} has step {value}", "a step is at least 1")
-        case _:
-            pass
-    match dim.extent:
-        case Const(value) if value < 0:
-            yield Fault(f"{where} has extent {value}", "an extent cannot be negative")
-        case _:
-            pass
-    match dim.start:
-        case Const(value) if value < 0:
-            yield Fault(f"{where} starts at {value}", "that is before the tensor")
-        case _:
-            pass
+    parts = (("start", dim.start, 0), ("extent", dim.extent, 0), ("step", dim.step, 1))
+    for what, expr, least in parts:
+        if isinstance(expr, Const) and expr.value < least:
+            yield Fault(f"{where} has {what} {expr.value}", f"it must be at least {least}")
     if dim.dropped and dim.extent != ONE:
         extent = scope.text(dim.extent)
         yield Fault(f"{where} is not seen by the kernel and has extent {extent}", "it must be 1")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pto_wsp import _core, config
+from pto_wsp import config
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.cache import KernelCache, hold
 from pto_wsp.kernels.compiler import (
@@ -24,11 +26,9 @@ from pto_wsp.kernels.diagnostics import compile_error
 from pto_wsp.kernels.emit_cpp import UNIT_NAME, CppUnit
 from pto_wsp.plan import Plan
 
-# What bodies are compiled against: name in #include -> place below core/ in the source tree.
-_HEADERS = {
-    "ptowsp/ptowsp.h": "include/ptowsp/ptowsp.h",
-    "ptowsp_kernel/ptowsp_kernel.h": "kernel/ptowsp_kernel.h",
-}
+# What bodies are compiled against, and the headers of the package that this leads to.
+_ROOT_HEADER = "ptowsp_kernel/ptowsp_kernel.h"
+_OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"](ptowsp(?:_kernel)?/[\w./]+)[>"]', re.MULTILINE)
 # Said on every system, because a plan may come from another one.
 _INSTALL = (
     "install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: "
@@ -64,7 +64,7 @@ def compile_unit(plan: Plan, unit: CppUnit) -> ctypes.CDLL:
     try:
         with cache.scratch() as folder:
             built = _compile(plan, unit, headers, compiler, flags, folder)
-            if _has_foreign_includes(folder):
+            if _has_foreign_includes(folder, headers):
                 # The key does not cover files of the user, so this result cannot be kept.
                 return _load_once(built)
             return _load(cache.store(source_key, str(compiler_key), built))
@@ -86,13 +86,30 @@ def _key(parts: Iterable[str]) -> str:
 
 
 def _read_headers() -> dict[str, str]:
-    """The texts of the headers, from the source tree if this is one, else from the installation."""
+    """The texts of the headers by the names in `#include`."""
+    texts: dict[str, str] = {}
+    waiting = [_ROOT_HEADER]
+    while waiting:
+        name = waiting.pop()
+        if name not in texts:
+            texts[name] = _header_path(name).read_text("utf-8")
+            waiting += _OWN_INCLUDE.findall(texts[name])
+    return texts
+
+
+def _header_path(name: str) -> Path:
+    """In the source tree if this is one, else beside the installed core."""
+    folder, _, rest = name.partition("/")
     tree = Path(__file__).resolve().parents[3] / "core"
-    installed = Path(str(_core.__file__)).resolve().parent / "include"
-    return {
-        name: (path if (path := tree / place).is_file() else installed / name).read_text("utf-8")
-        for name, place in _HEADERS.items()
-    }
+    path = tree / ("kernel" if folder == "ptowsp_kernel" else f"include/{folder}") / rest
+    return path if path.is_file() else _installed_headers() / name
+
+
+def _installed_headers() -> Path:
+    core = importlib.util.find_spec("pto_wsp._core")
+    assert core is not None
+    assert core.origin is not None  # plans cannot be read without the core
+    return Path(core.origin).parent / "include"
 
 
 def _compile(
@@ -124,11 +141,11 @@ def _compile(
     return folder / "kernels.so"
 
 
-def _has_foreign_includes(folder: Path) -> bool:
+def _has_foreign_includes(folder: Path, headers: Mapping[str, str]) -> bool:
     """Whether bodies included files that are neither the system's nor the package's own."""
     rule = (folder / "deps").read_text("utf-8").replace("\\\n", " ")
     _, _, names = rule.partition(":")
-    own = {UNIT_NAME, *_HEADERS}
+    own = {UNIT_NAME, *headers}
     return any(name.removeprefix("./") not in own for name in shlex.split(names))
 
 

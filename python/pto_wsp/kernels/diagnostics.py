@@ -124,21 +124,24 @@ def _place(plan: Plan, unit: CppUnit, diagnostic: Diagnostic) -> tuple[SrcLoc | 
 def _shifted(start: SrcLoc, line: int, text: str, col: int) -> SrcLoc:
     """The place `col` characters into line `line` of a body that begins at `start`.
 
-    The user's file is asked where that text stands in its line: a body may have been written with
-    escapes or with its indentation removed, and then the numbers alone would point elsewhere.
+    The user's file is asked where that text stands: a body may have lost its indentation, or may
+    be one line with escapes, and then the numbers alone would point elsewhere.
     """
     target = start.line + line - 1
-    shown = linecache.getline(start.file, target).rstrip("\n")
-    lead = max(0, start.col - 1) if line == 1 else 0
+    lead = max(0, start.col - 1)
+    lines = linecache.getlines(start.file)
+    if not lines:
+        known = start.col or line > 1
+        return SrcLoc(start.file, target, (lead if line == 1 else 0) + col + 1 if known else 0)
     bare = text.strip()
-    if not shown:
-        return SrcLoc(start.file, target, lead + col + 1 if start.col or line > 1 else 0)
-    at = shown.find(bare, lead) if bare else lead
-    if at < 0:
-        return start
-    first = at + col - (len(text) - len(text.lstrip())) + 1
-    word = re.match(r"\w+", text[col:])
-    return SrcLoc(start.file, target, first, first + (word.end() if word else 1))
+    for number in (target, start.line):
+        shown = lines[number - 1] if number <= len(lines) else ""
+        at = shown.find(bare, lead if number == start.line else 0)
+        if bare and at >= 0:
+            first = at + col - (len(text) - len(text.lstrip())) + 1
+            word = re.match(r"\w+", text[col:])
+            return SrcLoc(start.file, number, first, first + (word.end() if word else 1))
+    return start
 
 
 def _body_loc(plan: Plan, kernel: int) -> SrcLoc | None:

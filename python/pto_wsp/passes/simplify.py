@@ -8,7 +8,6 @@ constants of a chain can only make an intermediate overflow disappear.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,11 +18,11 @@ from pto_wsp.ir import Binary, BinaryOp, Const, Expr
 _I64 = range(-(2**63), 2**63)
 
 _EVALUATE: dict[BinaryOp, Callable[[int, int], int]] = {
-    BinaryOp.ADD: operator.add,
-    BinaryOp.SUB: operator.sub,
-    BinaryOp.MUL: operator.mul,
-    BinaryOp.FLOORDIV: operator.floordiv,
-    BinaryOp.MOD: operator.mod,
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.FLOORDIV: lambda a, b: a // b,
+    BinaryOp.MOD: lambda a, b: a % b,
     BinaryOp.MIN: min,
     BinaryOp.MAX: max,
 }

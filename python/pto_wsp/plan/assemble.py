@@ -26,7 +26,6 @@ from pto_wsp.plan.records import Expr, Instr, KernelBody, ScheduleArg, ScheduleE
 from pto_wsp.srcloc import SrcLoc
 
 _LOW = 0xFFFFFFFF
-_STRINGS = {Section.STRING, Section.SCHEDULE_STRING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +169,10 @@ class PlanBuilder:
 
     def build(self) -> Plan:
         """The finished plan. PlanError here means that the parts do not fit together."""
+        return Plan(self.encode(), locations=dict(self._locations))
+
+    def encode(self) -> bytes:
+        """The file as it stands, unchecked."""
         sections = [
             SectionData.of(section, b"".join(record.pack() for record in records))
             for section, records in self._tables.items()
@@ -179,7 +182,7 @@ class PlanBuilder:
         sections.append(SectionData.of(Section.SCHEDULE_STRING, schedule_strings))
         sections.append(SectionData.of(Section.KERNEL_BYTES, bytes(self._bytes)))
         sections += encode_locations(self._locations)
-        return Plan(encode(sections, features_of(self._tables)), locations=dict(self._locations))
+        return encode(sections, features_of(self._tables))
 
     # --- inside ---
 

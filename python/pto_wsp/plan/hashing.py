@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 _MASK = (1 << 64) - 1
 _FNV_BASIS = 0xCBF29CE484222325
@@ -52,6 +53,7 @@ def splitmix(z: int) -> int:
     return z ^ (z >> 31)
 
 
+@cache
 def coefficient(lane: int, position: int) -> int:
     """The odd factor of the word at a position."""
     return splitmix((_SEEDS[lane] + position * _GOLDEN) & _MASK) | 1

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pto_wsp import _core
 from pto_wsp.errors import PlanError
@@ -133,7 +133,7 @@ class Plan:
             found = self._section(where)
             unpacked = record.unpack_all(found.data, found.record_size) if found else ()
             self._records[key] = tuple(unpacked)
-        return tuple(r for r in self._records[key] if isinstance(r, record))
+        return cast("tuple[R, ...]", self._records[key])
 
     def section(self, section: Section) -> tuple[TableRecord, ...]:
         """The records of one section; empty if the plan does not have it."""
@@ -160,6 +160,10 @@ class Plan:
     def loc(self, section: Section, index: int) -> SrcLoc | None:
         """Where in the user's files a record comes from."""
         return self._locations.get((section, index))
+
+    def debug_loc(self, section: Section, index: int) -> SrcLoc | None:
+        """The same from the DEBUG section alone, with paths that mean the same everywhere."""
+        return self._stored_locations.get((section, index))
 
     def body(self, kernel: int) -> KernelBodyData | None:
         """The body of a kernel, if it travels with the plan."""
@@ -204,8 +208,11 @@ class Plan:
 
     @cached_property
     def _locations(self) -> Locations:
-        if self._given_locations is not None:
-            return self._given_locations
+        given = self._given_locations
+        return self._stored_locations if given is None else given
+
+    @cached_property
+    def _stored_locations(self) -> Locations:
         return decode_locations(self.records(DebugLine), self.blob(Section.DEBUG_STRING))
 
     @cached_property

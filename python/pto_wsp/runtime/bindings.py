@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import ExecutionError
-from pto_wsp.plan import Plan, Section, Symbol, SymbolKind
+from pto_wsp.plan import Const, Plan, Section, Symbol, SymbolKind
 from pto_wsp.srcloc import SrcLoc
 
 Value = int | npt.NDArray[Any]
@@ -38,7 +39,7 @@ class Binder:
         for name, value in defaults.items():
             if name in self._index:
                 self.current[name] = self._accept(self._index[name], value)
-        constants = plan.section(Section.CONST)
+        constants = plan.records(Const)
         for i, symbol in enumerate(self._symbols):
             name = self._names[i]
             if name not in self.current and symbol.default_value < len(constants):
@@ -76,9 +77,10 @@ class Binder:
         symbol = self._symbols[index]
         if symbol.kind in (SymbolKind.ARRAY, SymbolKind.TENSOR):
             return self._accept_array(index, symbol, value)
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        number = _integer(value)
+        if number is None:
             raise self._mismatch(index, f"an integer, not {type(value).__name__}")
-        return int(value)
+        return number
 
     def _accept_array(self, index: int, symbol: Symbol, value: object) -> npt.NDArray[Any]:
         if symbol.kind == SymbolKind.ARRAY and isinstance(value, (list, tuple)):
@@ -106,15 +108,22 @@ class Binder:
         return self._plan.loc(Section.SYMBOL, index)
 
 
-def shared_array(value: object) -> npt.NDArray[Any] | None:
+def _integer(value: object) -> int | None:
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(cast(SupportsIndex, value))
+    except TypeError:
+        return None
+
+
+def shared_array(value: Any) -> npt.NDArray[Any] | None:
     """A NumPy array over the same memory as `value`, or None if that would need a copy."""
-    data = getattr(value, "data", None)
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(data, np.ndarray):  # a frontend Tensor
-        return data
+    for candidate in (value, getattr(value, "data", None)):  # `data`: a frontend Tensor
+        if isinstance(candidate, np.ndarray):
+            return cast("npt.NDArray[Any]", candidate)
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)  # pyright: ignore[reportArgumentType]
+        return np.from_dlpack(value)
     return None

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from os import PathLike
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -81,7 +82,7 @@ class Program:
         if isinstance(plan, bytes):
             plan = Plan.from_bytes(plan)
         elif not isinstance(plan, Plan):
-            plan = Plan.load(plan)
+            plan = Plan.load(Path(plan))
         return _loader[0](plan, kernels=kernels or {}, target=target, options=options)
 
     # --- running -------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ class Program:
 
     @property
     def trace(self) -> npt.NDArray[Any]:
-        """One row per task of the last run, if the schedule has `trace=TracePolicy.timestamps()`."""
+        """One row per task of the last run, if its schedule has `TracePolicy.timestamps()`."""
         return self._ended().trace()
 
     def elapsed_ms(self) -> float:
@@ -174,7 +175,7 @@ class Program:
 
     def save_trace(self, path: str | PathLike[str]) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
-        to_perfetto(self.trace, path, name=self.target)
+        to_perfetto(self.trace, Path(path), name=self.target)
 
     def __repr__(self) -> str:
         kernels = ", ".join(self.plan.kernel_names)

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -44,7 +45,7 @@ def trace_dtype(depth: int, kernel_chars: int = 64) -> np.dtype[Any]:
     )
 
 
-def to_perfetto(trace: Trace, path: str | Path, *, name: str = "pto_wsp") -> None:
+def to_perfetto(trace: Trace, path: str | PathLike[str], *, name: str = "pto_wsp") -> None:
     """Writes a trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
 
     Each task is a slice on the track of its worker; two counters show how many tasks run and how

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pto_wsp import _core
 from pto_wsp.backends.base import Engine
-from pto_wsp.backends.cpu.failures import Failure
+from pto_wsp.backends.cpu.failures import Failure, NativeError
 from pto_wsp.backends.cpu.python_kernels import Exceptions, make_dispatch
 from pto_wsp.config import NUM_THREADS
 from pto_wsp.dtypes import DType
@@ -78,8 +78,8 @@ class CpuEngine:
 
     def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> CpuRun:
         run, error = self.native.start([_to_native(b) for b in bindings], asynchronous)
-        if error is not None:
-            raise Failure.of(error).to_exception(self.plan)
+        if run is None:
+            raise _failure(error).to_exception(self.plan)
         return CpuRun(self, run, bindings)
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
@@ -171,8 +171,13 @@ class CpuRun:
 def _load(plan: Plan, workers: int, seed: int) -> _core.NativeProgram:
     program, error = _core.NativeProgram.load(plan.to_bytes(), workers, seed)
     if program is None:
-        raise Failure.of(error).to_exception(plan)
+        raise _failure(error).to_exception(plan)
     return program
+
+
+def _failure(error: NativeError | None) -> Failure:
+    assert error is not None, "the core gives a result or an error"
+    return Failure.of(error)
 
 
 def _workers(num_threads: object) -> int:

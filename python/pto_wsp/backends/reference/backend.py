@@ -21,7 +21,7 @@ from pto_wsp.backends.reference.call import NativeFailure, make_caller, region_v
 from pto_wsp.backends.reference.check import check_plan, trace_capacity
 from pto_wsp.backends.reference.task_hash import task_words
 from pto_wsp.backends.reference.walk import Task, Walk, call_text
-from pto_wsp.errors import CompileError, ExecutionError, KernelError
+from pto_wsp.errors import ExecutionError, KernelError
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.plan import Kernel, Plan, Section, Site
 from pto_wsp.plan.hashing import task_lanes
@@ -44,10 +44,7 @@ class ReferenceBackend:
     def load(
         self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
     ) -> ReferenceEngine:
-        if options:
-            names = ", ".join(sorted(options))
-            raise CompileError(f"the reference target takes no options, but was given {names}")
-        check_plan(plan)
+        del options  # there are none
         return ReferenceEngine(plan, kernels)
 
 
@@ -205,11 +202,11 @@ class ReferenceRun:
     def _kernel_error(self, task: Task, error: Exception) -> KernelError:
         plan = self._engine.plan
         name = plan.kernel_names[task.kernel]
-        what = (
-            str(error) if isinstance(error, NativeFailure) else f"{type(error).__name__}: {error}"
-        )
+        what = str(error)
+        if not isinstance(error, NativeFailure):
+            what = f"{type(error).__name__}: {what}".rstrip(": ")
         return KernelError(
-            f"{call_text(name, task.indices)} failed: {what}",
+            f"kernel {call_text(name, task.indices)} failed: {what}",
             kernel=name,
             indices=task.indices,
             loc=plan.loc(Section.SITE, task.site),

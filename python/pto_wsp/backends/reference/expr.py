@@ -15,9 +15,13 @@ INT64_MAX = (1 << 63) - 1
 class ExprFault(Exception):
     """An expression has no value. Whoever asked knows the place in the user's program."""
 
+    def __init__(self, message: str, *, why: str | None = None) -> None:
+        super().__init__(message)
+        self.why = why
+
 
 @dataclass(slots=True)
-class _Scope:
+class Scope:
     """Where an expression is evaluated: values of loop variables and of the variables that REDUCE
     and SEARCH bind. Nodes are shared, so each is evaluated once per scope."""
 
@@ -33,11 +37,6 @@ class Evaluator:
         self._plan = plan
         self._nodes = plan.plan.records(Expr)
 
-    def values(self, nodes: Sequence[int], loops: Sequence[int]) -> list[int]:
-        """The values of several nodes under loops with these indices, outermost first."""
-        scope = _Scope(loops)
-        return [self._value(node, scope) for node in nodes]
-
     def reads_loops(self, nodes: Sequence[int]) -> bool:
         """Whether a value depends on loop variables."""
         return any(
@@ -45,14 +44,14 @@ class Evaluator:
             for node in nodes
         )
 
-    def _value(self, node: int, scope: _Scope) -> int:
+    def value(self, node: int, scope: Scope) -> int:
+        """The value of a node; ExprFault if it has none."""
         if node not in scope.known:
             scope.known[node] = self._compute(self._nodes[node], scope)
         return scope.known[node]
 
-    def _compute(self, e: Expr, scope: _Scope) -> int:
-        op = ExprOp(e.op)
-        match op:
+    def _compute(self, e: Expr, scope: Scope) -> int:
+        match e.op:
             case ExprOp.CONST:
                 bits = e.a | e.b << 32
                 return bits - (1 << 64) if bits > INT64_MAX else bits
@@ -67,34 +66,34 @@ class Evaluator:
             case ExprOp.LOAD:
                 return self._load(e, scope)
             case ExprOp.SELECT:  # only the chosen side is evaluated
-                return self._value(e.b if self._value(e.a, scope) else e.c, scope)
+                return self.value(e.b if self.value(e.a, scope) else e.c, scope)
             case ExprOp.NOT:
-                return int(not self._value(e.a, scope))
+                return int(not self.value(e.a, scope))
             case ExprOp.CAST:
-                value = self._value(e.a, scope)
+                value = self.value(e.a, scope)
                 return int(value != 0) if e.type == ScalarType.BOOL else value
             case ExprOp.NEG:
-                return _fitting(-self._value(e.a, scope))
+                return _fitting(-self.value(e.a, scope))
             case ExprOp.REDUCE:
                 return self._reduce(e, scope)
             case ExprOp.SEARCH:
                 return self._search(e, scope)
             case _:
-                return _binary(op, self._value(e.a, scope), self._value(e.b, scope))
+                return _binary(e.op, self.value(e.a, scope), self.value(e.b, scope))
 
-    def _load(self, e: Expr, scope: _Scope) -> int:
+    def _load(self, e: Expr, scope: Scope) -> int:
         array = self._plan.array(e.a)
-        indices = [self._value(node, scope) for node in (e.b, e.c) if node != NONE]
+        indices = [self.value(node, scope) for node in (e.b, e.c) if node != NONE]
         for index, length in zip(indices, array.shape, strict=True):
             if not 0 <= index < length:
                 name = self._plan.symbol_name(e.a)
                 raise ExprFault(f"index {index} is outside array {name!r} of length {length}")
         return _fitting(int(array[tuple(indices)]))
 
-    def _reduce(self, e: Expr, scope: _Scope) -> int:
+    def _reduce(self, e: Expr, scope: Scope) -> int:
         values = (
-            self._value(e.c, self._binding(e, scope, x))
-            for x in range(self._value(e.a, scope), self._value(e.b, scope))
+            self.value(e.c, self._binding(e, scope, x))
+            for x in range(self.value(e.a, scope), self.value(e.b, scope))
         )
         match ReduceOp(e.arg & 0xFF):
             case ReduceOp.SUM:
@@ -111,23 +110,23 @@ class Evaluator:
             case ReduceOp.ALL:
                 return int(all(list(values)))
 
-    def _search(self, e: Expr, scope: _Scope) -> int:
+    def _search(self, e: Expr, scope: Scope) -> int:
         """The predicate is monotone: false, then true. Bisection is part of the definition, since
         it decides which values a predicate that fails is asked for."""
-        low, high = self._value(e.a, scope), self._value(e.b, scope)
+        low, high = self.value(e.a, scope), self.value(e.b, scope)
         if low > high:
             return high
         while low < high:
             middle = (low + high) // 2
-            if self._value(e.c, self._binding(e, scope, middle)):
+            if self.value(e.c, self._binding(e, scope, middle)):
                 high = middle
             else:
                 low = middle + 1
         return low
 
-    def _binding(self, e: Expr, scope: _Scope, value: int) -> _Scope:
+    def _binding(self, e: Expr, scope: Scope, value: int) -> Scope:
         """The scope inside a REDUCE or SEARCH, with its variable set."""
-        return _Scope(scope.loops, {**scope.bound, e.arg >> 8: value})
+        return Scope(scope.loops, {**scope.bound, e.arg >> 8: value})
 
 
 def _operands(e: Expr) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pto_wsp.backends.reference.bound import BoundPlan
-from pto_wsp.backends.reference.expr import INT64_MAX, Evaluator, ExprFault
+from pto_wsp.backends.reference.expr import INT64_MAX, Evaluator, ExprFault, Scope
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import (
     NONE,
@@ -88,7 +88,7 @@ class Walk:
         """The tasks from `pc` up to the END or HALT of that block."""
         while True:
             instr = self._code[pc]
-            match Op(instr.opcode):
+            match instr.opcode:
                 case Op.END | Op.HALT:
                     return
                 case Op.NOP:
@@ -110,7 +110,9 @@ class Walk:
         record = self._axes[axis]
         name = self._plan.string(record.name)
         try:
-            start, extent = self._evaluator.values((record.start, record.extent), indices)
+            scope = Scope(indices)
+            start = self._evaluator.value(record.start, scope)
+            extent = self._evaluator.value(record.extent, scope)
         except ExprFault as fault:
             raise self._axis_error(axis, indices, f"the extent of axis {name!r}: {fault}") from None
         if extent < 0:
@@ -137,54 +139,59 @@ class Walk:
     def _task(self, site: int, indices: tuple[int, ...]) -> Task:
         record = self._sites[site]
         words = self._code[record.pc + 1 : record.pc + 1 + self._code[record.pc].operand1]
+        scope = Scope(indices)
         try:
             regions = tuple(
-                self._region(word.operand2, indices)
-                for word in words
-                if word.opcode in REGION_WORDS
+                self._region(word.operand2, scope) for word in words if word.opcode in REGION_WORDS
             )
         except ExprFault as fault:
             name = self._plan.kernel_names[record.kernel]
             raise ExecutionError(
-                f"{call_text(name, indices)}: {fault}", loc=self._plan.loc(Section.SITE, site)
+                f"{fault} in {call_text(name, indices)}",
+                loc=self._plan.loc(Section.SITE, site),
+                why=fault.why,
             ) from None
         task = Task(self._next_task, site, record.kernel, indices, regions)
         self._next_task += 1
         return task
 
-    def _region(self, access: int, indices: tuple[int, ...]) -> Region:
+    def _region(self, access: int, scope: Scope) -> Region:
         record = self._accesses[access]
         dims = tuple(
-            self._dim(record.tensor, d, self._access_dims[record.dims + d], indices)
+            self._dim(record.tensor, d, self._access_dims[record.dims + d], scope)
             for d in range(record.rank)
         )
-        return Region(record.tensor, AccessMode(record.mode), dims)
+        return Region(record.tensor, record.mode, dims)
 
-    def _dim(self, tensor: int, d: int, dim: AccessDim, indices: tuple[int, ...]) -> DimRange:
-        nodes = (dim.start, dim.extent, dim.step)
-        start, extent, step = self._evaluator.values(nodes, indices)
-        dropped = bool(dim.flags & _DROPPED)
+    def _dim(self, tensor: int, d: int, dim: AccessDim, scope: Scope) -> DimRange:
+        start, extent, step = (
+            self._evaluator.value(node, scope) for node in (dim.start, dim.extent, dim.step)
+        )
+        found = DimRange(start, extent, step, bool(dim.flags & _DROPPED))
         shape = self._bound.tensors[tensor].shape
-        name = self._plan.string(self._tensors[tensor].name)
-        where = f"dimension {d} of tensor {name!r}"
-        if step < 1:
-            raise ExprFault(f"a region of step {step} in {where}")
-        if extent < 0:
-            raise ExprFault(f"a region of negative extent {extent} in {where}")
-        if dropped and extent != 1:
-            raise ExprFault(f"a region of extent {extent}, which has to be 1, in {where}")
-        last = start + (extent - 1) * step
-        # No element, no bounds: an empty slice may begin anywhere.
-        if extent > 0 and (start < 0 or last >= shape[d]):
-            raise ExprFault(
-                f"elements {start} to {last} of {where} are outside its extent {shape[d]} "
-                f"(shape {shape})"
-            )
-        return DimRange(start, extent, step, dropped)
+        problem = _problem(found, shape[d])
+        if problem is not None:
+            name = self._plan.string(self._tensors[tensor].name)
+            where = f"dimension {d} of tensor {name!r}"
+            raise ExprFault(problem.format(where), why=f"the shape of {name!r} is {shape}")
+        return found
 
     def _axis_error(self, axis: int, indices: tuple[int, ...], message: str) -> ExecutionError:
         at = f" at outer indices {list(indices)}" if indices else ""
         return ExecutionError(message + at, loc=self._plan.loc(Section.AXIS, axis))
+
+
+def _problem(dim: DimRange, length: int) -> str | None:
+    """What is wrong with a range in a dimension of that length; {} stands for the place."""
+    if dim.step < 1:
+        return f"a region of step {dim.step} in {{}}"
+    if dim.extent < 0:
+        return f"a region of negative extent {dim.extent} in {{}}"
+    last = dim.start + (dim.extent - 1) * dim.step
+    # No element, no bounds: an empty slice may begin anywhere.
+    if dim.extent > 0 and not 0 <= dim.start <= last < length:
+        return f"elements {dim.start} to {last} of {{}} are outside its extent {length}"
+    return None
 
 
 def call_text(kernel: str, indices: tuple[int, ...]) -> str:

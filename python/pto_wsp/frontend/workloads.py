@@ -15,7 +15,7 @@ from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.frontend import trace
 from pto_wsp.frontend.arguments import Argument, bind
 from pto_wsp.frontend.compose import Traced, merge
-from pto_wsp.frontend.kernel import Kernel
+from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.frontend.schedule import (
     Deps,
     ReadyPolicy,
@@ -75,7 +75,7 @@ class Workload:
         )
 
     def compile(self, target: str = "cpu_sim", **options: Any) -> Any:
-        """Compile for a target; see `pto_wsp.driver.compile`, which does it, for the options."""
+        """Compile for a target; see `pto_wsp.driver.compile_workload` for the options."""
         return _compiler()(self, target, **options)
 
 
@@ -147,9 +147,9 @@ def workload(function: Callable[..., None]) -> WorkloadFunction:
             fix="remove yield, async and await",
         )
     for param in inspect.signature(function).parameters.values():
-        if param.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        if param.kind not in (param.POSITIONAL_OR_KEYWORD, param.KEYWORD_ONLY):
             raise CompileError(
-                f"workload {function.__name__} has a parameter {param}",
+                f"workload {function.__name__}: {param} is {param.kind.description}",
                 loc=loc,
                 why="execute rebinds each parameter by its name",
                 fix="name each parameter",

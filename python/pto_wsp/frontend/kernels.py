@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections import ChainMap
@@ -57,7 +58,7 @@ class Kernel:
         includes: tuple[str, ...],
     ) -> None:
         self.name = function.__name__
-        self.function = function
+        self.fn = function
         self.params = params
         self.cpp_src = cpp_src
         self.includes = includes
@@ -66,7 +67,7 @@ class Kernel:
             if cpp_src is None
             else kernel_source.cpp_text(function)
         )
-        self.__doc__ = function.__doc__
+        functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
         params = ", ".join(f"{p.name}: {p.mode.value}" for p in self.params)
@@ -105,7 +106,7 @@ class Kernel:
     def decl(self, params: tuple[ir.ParamDecl, ...]) -> ir.KernelDecl:
         """The declaration of this kernel specialised to some dtypes and ranks."""
         if self.cpp_src is None:
-            source = f"{self.function.__module__}.{self.function.__qualname__}"
+            source = f"{self.fn.__module__}.{self.fn.__qualname__}"
             return ir.KernelDecl(self.name, params, ir.BodyForm.PYTHON, source, (), self.loc)
         form = ir.BodyForm.CPP
         return ir.KernelDecl(self.name, params, form, self.cpp_src, self.includes, self.loc)

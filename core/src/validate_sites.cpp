@@ -1,0 +1,276 @@
+// Records that speak about sites, channels and processes; the schedule; debug lines; feature bits.
+#include <algorithm>
+#include <string>
+
+#include "validate_context.h"
+
+namespace ptowsp::check {
+namespace {
+
+u32 level_of(const Context& c, u32 site) { return c.get<Section::SITE>(site).level; }
+
+// --- explicit and proved dependences ---
+
+// How many loops enclose both sites.
+u32 shared_loops(const Context& c, u32 a, u32 b) {
+  const auto level = [&](u32 loop) {
+    return loop == kNone ? 0u : c.get<Section::AXIS>(loop).level + 1u;
+  };
+  u32 x = c.loop_of_site[a];
+  u32 y = c.loop_of_site[b];
+  while (x != y) {
+    u32& deeper = level(x) >= level(y) ? x : y;
+    deeper = c.outer_of_axis[deeper];
+  }
+  return level(x);
+}
+
+void check_after(const Context& c, const AfterUse& use) {
+  const After after = c.get<Section::AFTER>(use.after);
+  const auto fail = [&](std::size_t field, const char* what) {
+    Context::fail(c.at(Section::AFTER, use.after, field), what);
+  };
+  if (c.entry_of_site[after.site] != c.entry_of_site[use.site]) {
+    fail(offsetof(After, site), "After.site lies in another entry");
+  }
+  if (after.shared_levels > shared_loops(c, after.site, use.site)) {
+    fail(offsetof(After, shared_levels),
+         "After.shared_levels counts loops that the sites do not share");
+  }
+  const u32 rest = level_of(c, after.site) - after.shared_levels;
+  if (after.num_indices != 0 && after.num_indices != rest) {
+    fail(offsetof(After, num_indices),
+         "After needs one index for each loop that is not shared, or none");
+  }
+  const u32 source = c.get<Section::SITE>(after.site).pc;
+  if (after.num_indices == 0 && source >= c.get<Section::SITE>(use.site).pc) {
+    fail(offsetof(After, site), "After without indices must name an earlier site");
+  }
+}
+
+void check_deps(const Context& c) {
+  for (u32 i = 0; i < c.count(Section::DEPS); ++i) {
+    const Deps d = c.get<Section::DEPS>(i);
+    const bool has_distance = is(d.proof, ProofKind::DISTANCE) || is(d.proof, ProofKind::SYMBOLIC);
+    if (has_distance != (d.num_distance != 0) || d.num_distance > kMaxLoops) {
+      Context::fail(c.at(Section::DEPS, i, offsetof(Deps, num_distance)),
+                    "Deps.distance is there exactly for DISTANCE and SYMBOLIC");
+    }
+    const Scope scope{.loops = level_of(c, d.source)};
+    for (u32 j = d.distance; j < d.distance + d.num_distance; ++j) {
+      const u32 expr = c.get<Section::EXPR_LIST>(j).expr;
+      c.use(expr, ScalarType::I64, scope, c.at(Section::EXPR_LIST, j), "Deps.distance");
+      if (is(d.proof, ProofKind::DISTANCE) && !c.is_const(expr)) {
+        Context::fail(c.at(Section::EXPR_LIST, j), "a DISTANCE proof needs constants");
+      }
+    }
+  }
+}
+
+// --- placement and descriptors ---
+
+void check_places(const Context& c) {
+  for (u32 i = 0; i < c.count(Section::PLACE); ++i) {
+    const Place p = c.get<Section::PLACE>(i);
+    if (p.rank != c.get<Section::MESH>(p.mesh).rank) {
+      Context::fail(c.at(Section::PLACE, i, offsetof(Place, rank)),
+                    "Place.rank is not the rank of its mesh");
+    }
+    const Scope scope{.loops = level_of(c, p.site)};
+    for (u32 j = p.coordinates; j < p.coordinates + p.rank; ++j) {
+      c.use(c.get<Section::EXPR_LIST>(j).expr, ScalarType::I64, scope, c.at(Section::EXPR_LIST, j),
+            "Place.coordinates");
+    }
+  }
+}
+
+void check_descriptors(const Context& c) {
+  for (u32 i = 0; i < c.count(Section::DESCRIPTOR); ++i) {
+    const Descriptor d = c.get<Section::DESCRIPTOR>(i);
+    c.use(d.expr, scalar_type(d.dtype), Scope{.loops = level_of(c, d.site)},
+          c.at(Section::DESCRIPTOR, i, offsetof(Descriptor, expr)), "Descriptor.expr");
+  }
+}
+
+// --- channels and processes ---
+
+void check_channels(const Context& c) {
+  check_unique(c, Section::CHANNEL, "channels",
+               [&](u32 i) { return c.get<Section::CHANNEL>(i).name; });
+  for (u32 i = 0; i < c.count(Section::CHANNEL); ++i) {
+    const Channel ch = c.get<Section::CHANNEL>(i);
+    const auto at = [&](std::size_t field) { return c.at(Section::CHANNEL, i, field); };
+    const Tensor t = c.get<Section::TENSOR>(ch.element);
+    if (!is(c.get<Section::STORAGE>(t.storage).storage_class, StorageClass::CHANNEL)) {
+      Context::fail(at(offsetof(Channel, element)),
+                    "Channel.element is not a tensor of class CHANNEL");
+    }
+    c.use(ch.depth, ScalarType::I64, Scope{}, at(offsetof(Channel, depth)), "Channel.depth");
+    if (ch.rate_in != kNone) {
+      c.use(ch.rate_in, ScalarType::I64, Scope{}, at(offsetof(Channel, rate_in)),
+            "Channel.rate_in");
+    }
+    if (ch.rate_out != kNone) {
+      c.use(ch.rate_out, ScalarType::I64, Scope{}, at(offsetof(Channel, rate_out)),
+            "Channel.rate_out");
+    }
+  }
+}
+
+void check_processes(const Context& c) {
+  check_unique(c, Section::PROCESS, "processes",
+               [&](u32 i) { return c.get<Section::PROCESS>(i).name; });
+  for (u32 i = 0; i < c.count(Section::PROCESS); ++i) {
+    const Process p = c.get<Section::PROCESS>(i);
+    if (c.get<Section::ENTRY>(p.entry).process != i) {
+      Context::fail(c.at(Section::PROCESS, i, offsetof(Process, entry)),
+                    "the process's entry belongs to another process, or to none");
+    }
+    c.use(p.replicas, ScalarType::I64, Scope{},
+          c.at(Section::PROCESS, i, offsetof(Process, replicas)), "Process.replicas");
+  }
+  for (u32 i = 0; i < c.count(Section::ENTRY); ++i) {
+    const u32 process = c.get<Section::ENTRY>(i).process;
+    if (process == kNone || c.get<Section::PROCESS>(process).entry == i) continue;
+    Context::fail(c.at(Section::ENTRY, i, offsetof(Entry, process)),
+                  "the entry's process begins at another entry");
+  }
+}
+
+// --- schedule and debug ---
+
+void check_arg(const Context& c, u32 i) {
+  const ScheduleArg a = c.get<Section::SCHEDULE_ARG>(i);
+  const u64 at = c.at(Section::SCHEDULE_ARG, i, offsetof(ScheduleArg, bits));
+  switch (static_cast<ArgTag>(a.tag)) {
+    case ArgTag::STRING:
+      if (a.bits < c.schedule_strings.size() && c.schedule_strings[a.bits]) return;
+      Context::fail(at, "the directive's argument is not the offset of a string");
+    case ArgTag::EXPR:
+      if (a.bits >= c.schedule_exprs.size()) {
+        Context::fail(at, "the directive's argument is an expression that does not exist");
+      }
+      return require(c.schedule_exprs[a.bits], Scope{}, at, "the directive's argument");
+    case ArgTag::NONE:
+      if (a.bits != 0) Context::fail(at, "an absent argument must be 0");
+      return;
+    case ArgTag::INT:
+    case ArgTag::FLOAT:
+      return;
+  }
+}
+
+// Records of a section, by a number that may not be one.
+u64 records_in(const Context& c, u32 section) {
+  switch (section) {
+#define PTOWSP_SECTION(name, kind, record, cls, doc) \
+  case kind:                                         \
+    return c.count(Section::name);
+#include "ptowsp/records.def"
+#undef PTOWSP_SECTION
+    default:
+      return u64{1} << 32;  // a section of a later version: nothing is known of it
+  }
+}
+
+void check_debug_lines(const Context& c) {
+  for (u32 i = 0; i < c.count(Section::DEBUG_LINE); ++i) {
+    const DebugLine d = c.get<Section::DEBUG_LINE>(i);
+    if (d.index >= records_in(c, d.section)) {
+      Context::fail(c.at(Section::DEBUG_LINE, i, offsetof(DebugLine, index)),
+                    "DebugLine speaks of a record that does not exist");
+    }
+    if (d.line == 0) {
+      Context::fail(c.at(Section::DEBUG_LINE, i, offsetof(DebugLine, line)), "lines count from 1");
+    }
+  }
+}
+
+// --- features ---
+
+class Features {
+ public:
+  explicit Features(const Context& c) : c_(c) {}
+
+  u64 collect() {
+    add_code();
+    add_axes();
+    set(Feature::CHANNEL, c_.count(Section::CHANNEL) != 0 || c_.count(Section::PROCESS) != 0);
+    set(Feature::ALLOC, c_.count(Section::ALLOC) != 0);
+    set(Feature::SLOT, c_.count(Section::SLOT) != 0);
+    set(Feature::TIER, c_.count(Section::TIER_SET) != 0);
+    set(Feature::AFTER, c_.count(Section::AFTER) != 0);
+    for (const ExprInfo& info : c_.exprs) set(Feature::DATA_DEPENDENT, info.reads_written);
+    for (u32 i = 0; i < c_.count(Section::STORAGE); ++i) {
+      set(Feature::PAGED, is(c_.get<Section::STORAGE>(i).storage_class, StorageClass::PAGED));
+    }
+    for (u32 i = 0; i < c_.count(Section::ACCESS); ++i) {
+      set(Feature::ACCUM, is(c_.get<Section::ACCESS>(i).mode, AccessMode::ACCUM));
+    }
+    bool on_host = false;
+    bool on_accelerator = false;
+    for (u32 i = 0; i < c_.count(Section::KERNEL); ++i) {
+      on_host |= is(c_.get<Section::KERNEL>(i).domain, Domain::HOST);
+      on_accelerator |= is(c_.get<Section::KERNEL>(i).domain, Domain::ACCELERATOR);
+    }
+    set(Feature::MULTI_DOMAIN, on_host && on_accelerator);
+    return bits_;
+  }
+
+ private:
+  void set(Feature f, bool present) {
+    if (present) bits_ |= u64{1} << static_cast<u32>(f);
+  }
+
+  void add_code() {
+    for (u32 pc = 0; pc < c_.count(Section::CODE); ++pc) {
+      const u32 op = c_.view.code(pc).opcode;
+      set(Feature::SPARSE, is(op, Op::SELECT));
+      set(Feature::COND, is(op, Op::COND) || is(op, Op::LOOP_WHILE));
+      set(Feature::DATA_DEPENDENT, is(op, Op::SLOT_LOAD));
+      set(Feature::COLLECTIVE, is(op, Op::COLLECTIVE));
+      set(Feature::SLOT, is(op, Op::LET));
+    }
+  }
+
+  void add_axes() {
+    u64 varying = 0;
+    for (u32 i = 0; i < kMaxLets; ++i) varying |= c_.let_needs_loops[i] ? u64{1} << i : 0;
+    for (u32 i = 0; i < c_.count(Section::AXIS); ++i) {
+      const ExprInfo& extent = c_.exprs[c_.get<Section::AXIS>(i).extent];
+      set(Feature::RAGGED, extent.loops != 0 || (extent.lets & varying) != 0);
+    }
+  }
+
+  const Context& c_;
+  u64 bits_ = 0;
+};
+
+}  // namespace
+
+void check_sites(Context& c) {
+  for (const AfterUse& use : c.afters) check_after(c, use);
+  check_deps(c);
+  check_places(c);
+  check_descriptors(c);
+  check_channels(c);
+  check_processes(c);
+}
+
+void check_schedule(Context& c) {
+  for (u32 i = 0; i < c.count(Section::SCHEDULE_ARG); ++i) check_arg(c, i);
+  check_debug_lines(c);
+}
+
+void check_features(Context& c) {
+  const u64 said = c.view.header().features;
+  const u64 found = Features(c).collect();
+  if (said == found) return;
+  u32 bit = 0;
+  while (((said ^ found) >> bit & 1u) == 0) ++bit;
+  Context::fail(offsetof(Header, features),
+                "feature bit " + std::to_string(bit) +
+                    ((found >> bit & 1u) != 0 ? " is missing" : " is set without cause"));
+}
+
+}  // namespace ptowsp::check

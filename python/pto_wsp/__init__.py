@@ -1,0 +1,61 @@
+"""Workload-Schedule Programming: write the workload once, schedule it per machine."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pto_wsp.dtypes import DType as DType
+from pto_wsp.errors import CompileError as CompileError
+from pto_wsp.errors import DeadlockError as DeadlockError
+from pto_wsp.errors import ExecutionError as ExecutionError
+from pto_wsp.errors import KernelError as KernelError
+from pto_wsp.errors import PlanError as PlanError
+from pto_wsp.errors import PtoError as PtoError
+from pto_wsp.errors import ScheduleError as ScheduleError
+from pto_wsp.errors import SynchronizeTimeout as SynchronizeTimeout
+from pto_wsp.errors import TypeCheckError as TypeCheckError
+from pto_wsp.errors import WindowOverflow as WindowOverflow
+from pto_wsp.frontend import Dense as Dense
+from pto_wsp.frontend import DenseDyn as DenseDyn
+from pto_wsp.frontend import Deps as Deps
+from pto_wsp.frontend import In as In
+from pto_wsp.frontend import InOut as InOut
+from pto_wsp.frontend import Out as Out
+from pto_wsp.frontend import P as P
+from pto_wsp.frontend import Ragged as Ragged
+from pto_wsp.frontend import ReadyPolicy as ReadyPolicy
+from pto_wsp.frontend import StartPolicy as StartPolicy
+from pto_wsp.frontend import TaskWindow as TaskWindow
+from pto_wsp.frontend import Tensor as Tensor
+from pto_wsp.frontend import TracePolicy as TracePolicy
+from pto_wsp.frontend import WindowMode as WindowMode
+from pto_wsp.frontend import Workload as Workload
+from pto_wsp.frontend import combine as combine
+from pto_wsp.frontend import install_compiler as _install_compiler
+from pto_wsp.frontend import kernel as kernel
+from pto_wsp.frontend import maximum as maximum
+from pto_wsp.frontend import minimum as minimum
+from pto_wsp.frontend import sequential as sequential
+from pto_wsp.frontend import workload as workload
+
+if TYPE_CHECKING:
+    from pto_wsp.plan import Plan as Plan
+    from pto_wsp.runtime.program import Program as Program
+
+# Compiling loads the native core; a program that only traces does without it.
+_LOADED_ON_USE = {"Plan": "pto_wsp.driver", "Program": "pto_wsp.driver"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LOADED_ON_USE:
+        return getattr(importlib.import_module(_LOADED_ON_USE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _driver() -> Callable[..., Any]:
+    return importlib.import_module("pto_wsp.driver").compile_workload
+
+
+_install_compiler(_driver)

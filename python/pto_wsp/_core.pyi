@@ -1,0 +1,67 @@
+"""The native core of pto_wsp: reads plans and runs them."""
+
+from collections.abc import Callable, Sequence
+
+import numpy
+
+
+def plan_validate(plan: bytes) -> tuple[int, str] | None:
+    """
+    None for a valid plan, else the byte at which the first fault lies and what it is.
+    """
+
+def reflect() -> dict[str, list[dict[str, object]]]:
+    """
+    The format's tables: opcodes, enums, sections and records, with their documentation.
+    """
+
+def plan_limits() -> dict[str, int]:
+    """The limits of plan.h by name."""
+
+class NativeRun:
+    """One run of a NativeProgram."""
+
+    def wait(self, timeout_ns: int) -> tuple[bool, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+        """Whether the run has ended, and its error; waits at most that long."""
+
+    def cancel(self) -> None:
+        """Asks the run to end early."""
+
+    def stats(self) -> dict[str, int]:
+        """The counters of stats.def by name."""
+
+    def worker_tasks(self) -> list[int]:
+        """Tasks that each worker ran."""
+
+    def trace(self) -> bytes:
+        """The trace as an array of struct ptowsp_event."""
+
+class NativeProgram:
+    """A loaded plan with its worker threads."""
+
+    @staticmethod
+    def load(plan: bytes, workers: int, seed: int) -> tuple[NativeProgram | None, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+        """A program, or the reason why there is none."""
+
+    def set_native_kernel(self, kernel: int, address: int) -> None:
+        """Machine code of the signature ptowsp_kernel_fn."""
+
+    def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], tuple[int, ...]], int]) -> None:
+        """A function of the views and the loop indices of a task."""
+
+    def start(self, bindings: Sequence[tuple[int, int, int, int, Sequence[int], Sequence[int], bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+        """A run, or the reason why the bindings do not fit."""
+
+    def generate(self, bindings: Sequence[tuple[int, int, int, int, Sequence[int], Sequence[int], bool]]) -> tuple[int, int, int, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+        """Number of tasks and the two lanes of their hash, or an error."""
+
+    def close(self) -> None:
+        """Ends runs in flight and joins all threads."""
+
+    def after_fork(self) -> None:
+        """Forgets threads that a fork left behind."""
+
+def stat_docs() -> list[tuple[str, str]]:
+    """(name, meaning) of each counter of a run."""
+
+EVENT_SIZE: int = 200

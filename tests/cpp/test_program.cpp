@@ -1,0 +1,248 @@
+// Programs with real threads, through the C interface. Run under TSan and ASan.
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "fixtures.h"
+#include "ptowsp/ptowsp.h"
+
+using namespace ptowsp;
+using namespace ptowsp::test;
+
+namespace {
+
+using Schedule = std::vector<std::pair<Directive, std::vector<i64>>>;
+
+i64 number(auto value) { return static_cast<i64>(value); }
+
+// A loaded program, freed at the end.
+struct Native {
+  ptowsp_error error{};
+  ptowsp_plan* plan = nullptr;
+  ptowsp_program* program = nullptr;
+
+  Native(PlanMaker* maker, u32 workers, ptowsp_kernel_fn kernel = add_kernel, void* user = nullptr) {
+    const std::vector<u8> bytes = maker->bytes();
+    plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
+    CHECK(plan != nullptr);
+    const ptowsp_options options{workers, 0, 1};
+    program = ptowsp_program_new(plan, &options, &error);
+    CHECK(program != nullptr);
+    if (program != nullptr) ptowsp_program_set_kernel(program, 0, kernel, user);
+  }
+  ~Native() {
+    ptowsp_program_free(program);
+    ptowsp_plan_free(plan);
+  }
+  Native(const Native&) = delete;
+  Native& operator=(const Native&) = delete;
+
+  int32_t run(const std::vector<ptowsp_binding>& b, ptowsp_stats* stats = nullptr) {
+    ptowsp_run* r =
+        ptowsp_run_start(program, b.data(), b.size(), 0, nullptr, nullptr, &error);
+    if (r == nullptr) return error.status;
+    const int32_t status = ptowsp_run_wait(r, -1, &error);
+    if (stats != nullptr) ptowsp_run_stats(r, stats);
+    ptowsp_run_free(r);
+    return status;
+  }
+};
+
+const Schedule kSchedules[] = {
+    {},
+    {{Directive::READY, {number(ReadyPolicy::WORK_STEAL)}}},
+    {{Directive::WINDOW, {1, 0, 0}}},
+    {{Directive::WINDOW, {7, 0, 0}}, {Directive::READY, {number(ReadyPolicy::WORK_STEAL)}}},
+    {{Directive::START, {number(StartPolicy::AFTER_ORCHESTRATION)}}},
+    {{Directive::START, {number(StartPolicy::THRESHOLD), 100}}, {Directive::WINDOW, {50, 0, 0}}},
+    {{Directive::TRACE, {1, 64}}},
+};
+
+}  // namespace
+
+TEST(results_are_those_of_program_order_under_every_schedule) {
+  const std::vector<float> want = wavefront_result(30, 25);
+  for (const Schedule& schedule : kSchedules) {
+    for (const u32 workers : {1u, 2u, 4u}) {
+      Wavefront w(schedule);
+      Native native(&w.maker, workers);
+      for (int round = 0; round < 3; ++round) {
+        const auto bindings = w.bind(30, 25);
+        ptowsp_stats stats{};
+        CHECK_EQ(native.run(bindings, &stats), 0);
+        CHECK(w.data == want);
+        CHECK_EQ(stats.tasks, 750u);
+      }
+    }
+  }
+}
+
+TEST(generation_alone_counts_and_hashes) {
+  Wavefront w;
+  Native native(&w.maker, 1);
+  const auto b = w.bind(30, 25);
+  uint64_t tasks = 0;
+  uint64_t hash[2] = {0, 0};
+  uint64_t again[2] = {0, 0};
+  CHECK_EQ(ptowsp_generate(native.program, b.data(), b.size(), nullptr, nullptr, &tasks, hash,
+                           &native.error),
+           0);
+  CHECK_EQ(tasks, 750u);
+  CHECK(hash[0] != 0 && hash[1] != 0 && hash[0] != hash[1]);
+  const auto other = w.bind(30, 24);
+  ptowsp_generate(native.program, other.data(), other.size(), nullptr, nullptr, &tasks, again,
+                  &native.error);
+  CHECK(again[0] != hash[0]);
+}
+
+TEST(a_failing_kernel_ends_the_run_and_the_program_lives_on) {
+  static std::atomic<bool> broken{true};
+  const auto kernel = [](const ptowsp_call* call, void* user) -> int32_t {
+    if (broken && call->indices[0] == 3 && call->indices[1] == 5) {
+      std::snprintf(call->error, call->error_size, "no luck");
+      return 1;
+    }
+    return add_kernel(call, user);
+  };
+  Wavefront w;
+  Native native(&w.maker, 3, kernel);
+  CHECK_EQ(native.run(w.bind(10, 10)), number(Status::KERNEL_ERROR));
+  CHECK_EQ(std::string(native.error.message), std::string("no luck"));
+  CHECK_EQ(native.error.site, 0u);
+  CHECK_EQ(native.error.num_indices, 2u);
+  CHECK_EQ(native.error.indices[0], 3);
+  CHECK_EQ(native.error.indices[1], 5);
+  broken = false;
+  CHECK_EQ(native.run(w.bind(10, 10)), 0);
+  CHECK(w.data == wavefront_result(10, 10));
+}
+
+TEST(asynchronous_runs_queue_in_call_order) {
+  Wavefront w;
+  Native native(&w.maker, 2);
+  const auto b = w.bind(20, 20);
+  std::vector<ptowsp_run*> runs;
+  for (int i = 0; i < 5; ++i) {
+    runs.push_back(ptowsp_run_start(native.program, b.data(), b.size(), 1, nullptr, nullptr,
+                                    &native.error));
+  }
+  CHECK_EQ(native.run(b), 0);  // a synchronous run waits for its turn
+  for (ptowsp_run* r : runs) {
+    CHECK_EQ(ptowsp_run_wait(r, 0, &native.error), 0);
+    ptowsp_run_free(r);
+  }
+}
+
+TEST(several_programs_at_once) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      Wavefront w;
+      Native native(&w.maker, 2);
+      for (int round = 0; round < 5; ++round) {
+        CHECK_EQ(native.run(w.bind(15, 15)), 0);
+        CHECK(w.data == wavefront_result(15, 15));
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(one_program_from_several_threads) {
+  Wavefront w;
+  Native native(&w.maker, 2);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&native, symbol = w.maker.symbol_of(w.x), &w] {
+      std::vector<float> mine(11 * 11, 1.0f);
+      const std::vector<ptowsp_binding> b = {
+          bind_value(w.rows, 10), bind_value(w.cols, 10),
+          bind_data(symbol, mine.data(), DType::F32, {11, 11})};
+      ptowsp_error error{};
+      ptowsp_run* r =
+          ptowsp_run_start(native.program, b.data(), b.size(), 0, nullptr, nullptr, &error);
+      CHECK_EQ(ptowsp_run_wait(r, -1, &error), 0);
+      ptowsp_run_free(r);
+      CHECK(mine == wavefront_result(10, 10));
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(cancel_and_interrupt_end_a_run) {
+  static std::atomic<int> calls{0};
+  const auto slow = [](const ptowsp_call*, void*) -> int32_t {
+    calls += 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return 0;
+  };
+  Wavefront w;
+  Native native(&w.maker, 2, slow);
+  const auto b = w.bind(100, 100);
+  ptowsp_run* r =
+      ptowsp_run_start(native.program, b.data(), b.size(), 1, nullptr, nullptr, &native.error);
+  CHECK_EQ(ptowsp_run_wait(r, 1000000, &native.error), number(Status::TIMEOUT));
+  ptowsp_run_cancel(r);
+  CHECK_EQ(ptowsp_run_wait(r, -1, &native.error), number(Status::INTERRUPTED));
+  ptowsp_run_free(r);
+  r = ptowsp_run_start(
+      native.program, b.data(), b.size(), 0, [](void*) { return calls > 200 ? 1 : 0; }, nullptr,
+      &native.error);
+  CHECK_EQ(ptowsp_run_wait(r, -1, &native.error), number(Status::INTERRUPTED));
+  ptowsp_run_free(r);
+  CHECK(calls < 9000);
+}
+
+TEST(closing_a_program_ends_what_is_in_flight) {
+  const auto slow = [](const ptowsp_call*, void*) -> int32_t {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return 0;
+  };
+  Wavefront w;
+  ptowsp_run* run = nullptr;
+  Native native(&w.maker, 3, slow);
+  const auto b = w.bind(200, 200);
+  run = ptowsp_run_start(native.program, b.data(), b.size(), 1, nullptr, nullptr, &native.error);
+  ptowsp_program_close(native.program);
+  CHECK_EQ(ptowsp_run_wait(run, 0, &native.error), number(Status::INTERRUPTED));
+  ptowsp_run_free(run);
+}
+
+TEST(traces_hold_the_newest_events_and_count_the_rest) {
+  Wavefront w({{Directive::TRACE, {1, 10}}});
+  Native native(&w.maker, 1);
+  const auto b = w.bind(5, 5);
+  ptowsp_run* r =
+      ptowsp_run_start(native.program, b.data(), b.size(), 0, nullptr, nullptr, &native.error);
+  ptowsp_run_wait(r, -1, &native.error);
+  std::vector<ptowsp_event> events(100);
+  CHECK_EQ(ptowsp_run_trace(r, events.data(), events.size()), 10u);
+  for (u64 i = 0; i < 10; ++i) CHECK_EQ(events[i].seq, 15 + i);
+  ptowsp_stats stats{};
+  ptowsp_run_stats(r, &stats);
+  CHECK_EQ(stats.trace_dropped, 15u);
+  ptowsp_run_free(r);
+}
+
+TEST(directives_that_cannot_be_enforced_are_refused) {
+  const Schedule refused[] = {{{Directive::STREAMS, {4}}},
+                              {{Directive::WINDOW, {0, 0, 0}}},
+                              {{Directive::WINDOW, {100, 1, 0}}},
+                              {{Directive::READY, {3}}},
+                              {{Directive::DEPS, {3}}},
+                              {{Directive::TRACE, {2, 10}}}};
+  for (const Schedule& schedule : refused) {
+    Wavefront w(schedule);
+    const std::vector<u8> bytes = w.maker.bytes();
+    ptowsp_error error{};
+    ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
+    CHECK(plan != nullptr);
+    const ptowsp_options options{1, 0, 0};
+    CHECK(ptowsp_program_new(plan, &options, &error) == nullptr);
+    CHECK_EQ(error.status, number(Status::SCHEDULE_ERROR));
+    ptowsp_plan_free(plan);
+  }
+}
+
+PTOWSP_TEST_MAIN

@@ -1,0 +1,365 @@
+"""Every rule of the verifier: a legal module changed in one place, the message and the position."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from pto_wsp import ir
+from pto_wsp.dtypes import DType
+from pto_wsp.errors import CompileError, TypeCheckError
+from pto_wsp.ir import (
+    ArrayLoad,
+    AxisKind,
+    Binary,
+    BinaryOp,
+    Const,
+    LoopVar,
+    Mode,
+    Order,
+    ShapeOf,
+    SymbolRef,
+)
+from tests.ir.samples import SAMPLES, add, array, at, extent, loc, part
+from tests.ir.strategies import Case, cases
+
+HERE = loc(42, 3, 9)
+PARAM = ir.ParamDecl("x", Mode.INOUT, DType.F32, 0)
+KERNEL = ir.KernelDecl("f", (PARAM,), ir.BodyForm.PYTHON, "mod.f", (), HERE)
+CALL = ir.Call("f", (LoopVar("i"),), (ir.Region("X", (at(LoopVar("i")),)),), HERE)
+LOOP = ir.Loop(
+    "i", "rows", AxisKind.DENSE_DYN, Order.PARALLEL, Const(0), SymbolRef("n"), (CALL,), loc=HERE
+)
+BASE = ir.Module(
+    "base",
+    (extent("n", 4), array("lens")),
+    (ir.TensorDecl("X", DType.F32, 1), ir.TensorDecl("Y", DType.F64, 2)),
+    (KERNEL,),
+    (LOOP,),
+)
+
+
+def declare(*decls: ir.SymbolDecl | ir.TensorDecl | ir.KernelDecl) -> ir.Module:
+    """The base module with more declarations."""
+    return replace(
+        BASE,
+        symbols=(*BASE.symbols, *(d for d in decls if isinstance(d, ir.SymbolDecl))),
+        tensors=(*BASE.tensors, *(d for d in decls if isinstance(d, ir.TensorDecl))),
+        kernels=(*BASE.kernels, *(d for d in decls if isinstance(d, ir.KernelDecl))),
+    )
+
+
+def symbol(**changes: Any) -> ir.Module:
+    return declare(replace(extent("s"), loc=HERE, **changes))
+
+
+def kernel(**changes: Any) -> ir.Module:
+    return declare(replace(KERNEL, **{"name": "g", **changes}))
+
+
+def loop(**changes: Any) -> ir.Module:
+    return replace(BASE, body=(replace(LOOP, **changes),))
+
+
+def inner(**changes: Any) -> ir.Module:
+    """A second loop below the first."""
+    below = replace(LOOP, **{"var": "j", "body": (), **changes})
+    return replace(BASE, body=(replace(LOOP, body=(below,), loc=None),))
+
+
+def call(**changes: Any) -> ir.Module:
+    return loop(body=(replace(CALL, **changes),), loc=None)
+
+
+def index(expr: ir.Expr) -> ir.Module:
+    return call(indices=(expr,))
+
+
+def region(*dims: ir.DimSlice, tensor: str = "X") -> ir.Module:
+    return call(args=(ir.Region(tensor, dims),))
+
+
+def directive(name: str, *args: int | str | None) -> ir.Module:
+    return replace(BASE, schedule=(ir.Directive(name, args, HERE),))
+
+
+def body(*stmts: ir.Stmt) -> ir.Module:
+    return replace(BASE, body=stmts)
+
+
+def nest(depth: int) -> ir.Module:
+    stmts: ir.Body = ()
+    for level in range(depth):
+        stmts = (replace(LOOP, var=f"v{level}", body=stmts, loc=HERE),)
+    return body(*stmts)
+
+
+def blocks(depth: int) -> ir.Module:
+    stmt: ir.Stmt = replace(CALL, indices=(), args=(ir.Region("X", (at(0),)),))
+    for _ in range(depth):
+        stmt = ir.Combine(((stmt,),), HERE)
+    return body(stmt)
+
+
+def chain(depth: int) -> ir.Expr:
+    """An expression `depth` nodes high."""
+    expr: ir.Expr = SymbolRef("n")
+    for _ in range(depth - 1):
+        expr = add(expr, 1)
+    return expr
+
+
+def doubled(times: int) -> ir.Expr:
+    expr: ir.Expr = SymbolRef("n")
+    for _ in range(times):
+        expr = add(expr, expr)
+    return expr
+
+
+def ragged(**changes: Any) -> ir.Module:
+    same = {"kind": AxisKind.RAGGED, "lengths": "lens", "parent": "i"}
+    length = ArrayLoad("lens", LoopVar("i"))
+    return inner(**{**same, "extent": length, **changes})
+
+
+def many_params(count: int) -> ir.Module:
+    params = tuple(replace(PARAM, name=f"p{i}") for i in range(count))
+    return kernel(params=params)
+
+
+def many_words(count: int) -> ir.Module:
+    return call(indices=(LoopVar("i"),) * (count - 1))
+
+
+LEGAL: dict[str, ir.Module] = {
+    "base": BASE,
+    "no tasks": replace(BASE, body=()),
+    "empty loop": loop(body=()),
+    "16 loops": nest(16),
+    "48 blocks": blocks(48),
+    "height 64": index(chain(64)),
+    "4095 nodes": index(doubled(11)),
+    "64 parameters": many_params(64),
+    "160 words": many_words(160),
+    "rank 8": declare(ir.TensorDecl("T", DType.F32, 8)),
+    "long name": declare(ir.TensorDecl("T" * 1024, DType.F32, 1)),
+    "ragged": ragged(),
+    "largest constants": index(add(Const(-(2**63)), 2**63 - 1)),
+    "constant start": region(at(0)),
+    "loop variable named like a symbol": loop(var="n", body=()),
+    "one name in two branches": replace(BASE, body=(LOOP, LOOP)),
+    "empty C++ body": kernel(form=ir.BodyForm.CPP, source=""),
+    "directive": directive("WINDOW", 8192, "tasks", None),
+}
+
+
+@pytest.mark.parametrize("module", LEGAL.values(), ids=LEGAL)
+def test_legal(module: ir.Module) -> None:
+    ir.verify(module)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_are_legal(name: str) -> None:
+    ir.verify(SAMPLES[name]())
+
+
+@given(cases())
+def test_random_modules_are_legal(case: Case) -> None:
+    ir.verify(case.module)
+
+
+ILLEGAL: list[tuple[str, ir.Module]] = [
+    # names
+    ("an empty symbol name", symbol(name="")),
+    (
+        "tensor name '\\ud800' is not valid text",
+        declare(ir.TensorDecl("\ud800", DType.F32, 1, HERE)),
+    ),
+    ("a kernel name of 1025 bytes", kernel(name="k" * 1025)),
+    ("name 'n' is declared twice", symbol(name="n")),
+    ("name 'lens' is declared twice", declare(ir.TensorDecl("lens", DType.F32, 1, HERE))),
+    ("name 'X' is declared twice", declare(ir.TensorDecl("X", DType.F32, 1, HERE))),
+    ("kernel 'f' is declared twice", kernel(name="f")),
+    # symbols
+    ("symbol 's' is of kind tensor", symbol(kind=ir.SymbolKind.TENSOR)),
+    ("extent 's' is i32", symbol(dtype=DType.I32)),
+    ("array 's' is f32", symbol(kind=ir.SymbolKind.ARRAY, dtype=DType.F32)),
+    ("array 's' is bool", symbol(kind=ir.SymbolKind.ARRAY, dtype=DType.BOOL)),
+    ("array 's' has a default", symbol(kind=ir.SymbolKind.ARRAY, default=1)),
+    ("the default of extent 's' is -1", symbol(default=-1)),
+    ("the default of extent 's' is 9223372036854775808", symbol(default=2**63)),
+    # tensors and kernels
+    ("tensor 'T' has rank 9", declare(ir.TensorDecl("T", DType.F32, 9, HERE))),
+    ("tensor 'T' has rank -1", declare(ir.TensorDecl("T", DType.F32, -1, HERE))),
+    ("parameter 'x' of kernel 'g' has rank 9", kernel(params=(replace(PARAM, rank=9),))),
+    ("parameter 'x' of kernel 'g' is declared twice", kernel(params=(PARAM, PARAM))),
+    ("an empty parameter name", kernel(params=(replace(PARAM, name=""),))),
+    ("kernel 'g' has 65 parameters", many_params(65)),
+    ("Python kernel 'g' has C++ includes", kernel(includes=("<cmath>",))),
+    ("Python kernel 'g' does not name its function", kernel(source="")),
+    ("kernel source '\\udc80' is not valid text", kernel(source="\udc80")),
+    ("a kernel source of 1048577 bytes", kernel(form=ir.BodyForm.CPP, source="x" * (2**20 + 1))),
+    # directives
+    ("an empty directive name", directive("")),
+    ("argument 9223372036854775808 of WINDOW does not fit 64 bits", directive("WINDOW", 2**63)),
+    ("a directive argument of 65536 bytes", directive("TRACE", "x" * 65536)),
+    # expressions
+    ("loop variable 'k' is used outside its loop", index(LoopVar("k"))),
+    ("loop variable 'i' is used outside its loop", loop(extent=LoopVar("i"), kind=AxisKind.EXPR)),
+    ("extent 'm' is not declared", index(SymbolRef("m"))),
+    ("extent 'm' is not declared", loop(extent=SymbolRef("m"))),
+    ("extent 'm' is not declared", loop(start=SymbolRef("m"))),
+    ("extent 'm' is not declared", region(at(SymbolRef("m")))),
+    ("'lens' is used as an extent and declared as array", index(SymbolRef("lens"))),
+    ("array 'm' is not declared", index(ArrayLoad("m", Const(0)))),
+    ("'n' is used as an array and declared as extent", index(ArrayLoad("n", Const(0)))),
+    ("extent 'm' is not declared", index(ArrayLoad("lens", SymbolRef("m")))),
+    ("tensor 'Z' is not declared", index(ShapeOf("Z", 0))),
+    ("dimension 1 of tensor 'X', which has rank 1", index(ShapeOf("X", 1))),
+    ("dimension -1 of tensor 'X'", index(ShapeOf("X", -1))),
+    ("constant 9223372036854775808 does not fit 64 bits", index(Const(2**63))),
+    ("constant -9223372036854775809 does not fit", index(add(LoopVar("i"), -(2**63) - 1))),
+    ("division by zero in i // 0", index(Binary(BinaryOp.FLOORDIV, LoopVar("i"), Const(0)))),
+    ("division by zero in i % 0", index(Binary(BinaryOp.MOD, LoopVar("i"), Const(0)))),
+    ("an expression is too large", index(chain(65))),
+    ("an expression is too large", index(chain(5000))),
+    ("an expression is too large", index(doubled(12))),
+    ("an expression is too large", index(doubled(60))),
+    # loops
+    ("axis 'rows' is inside 16 other loops", nest(17)),
+    ("an empty loop variable", loop(var="", body=())),
+    ("an empty axis name", loop(axis="")),
+    ("loop variable 'i' is bound twice", inner(var="i")),
+    ("axis 'rows' has extent -1", loop(kind=AxisKind.DENSE, extent=Const(-1))),
+    ("dense axis 'rows' has extent n", loop(kind=AxisKind.DENSE)),
+    ("dense_dyn axis 'rows' has extent n + i", inner(extent=add(SymbolRef("n"), LoopVar("i")))),
+    ("dense_dyn axis 'rows' has lengths or a parent", loop(lengths="lens")),
+    ("expr axis 'rows' has lengths or a parent", inner(kind=AxisKind.EXPR, parent="i")),
+    ("ragged axis 'rows' has no lengths", ragged(lengths=None)),
+    ("ragged axis 'rows' has no parent", ragged(parent=None)),
+    ("'n' is used as an array and declared as extent", ragged(lengths="n")),
+    ("ragged axis 'rows' is indexed by 'k'", ragged(parent="k")),
+    ("ragged axis 'rows' is indexed by 'j'", ragged(parent="j")),
+    (
+        "ragged axis 'rows' has extent lens[i + 1]",
+        ragged(extent=ArrayLoad("lens", add(LoopVar("i"), 1))),
+    ),
+    # blocks
+    ("combine of nothing", body(ir.Combine((), HERE))),
+    ("sequential of nothing", body(ir.Sequential((), HERE))),
+    ("branch 2 of combine is empty", body(ir.Combine(((LOOP,), ()), HERE))),
+    ("step 1 of sequential is empty", body(ir.Sequential(((),), HERE))),
+    ("more than 48 blocks inside each other", blocks(49)),
+    (
+        "too many statements in one combine",
+        body(ir.Combine(((LOOP,) * 65536,), HERE)),
+    ),
+    # calls
+    ("kernel 'h' is not declared", call(kernel="h")),
+    ("kernel 'f' takes 1 arguments and gets 0", call(args=())),
+    ("kernel 'f' takes 1 arguments and gets 2", call(args=CALL.args * 2)),
+    ("argument 'x' of kernel 'f': tensor 'Z' is not declared", region(at(0), tensor="Z")),
+    ("argument 'x' of kernel 'f': 'X' has rank 1, the region has 2", region(at(0), at(0))),
+    ("argument 'x' of kernel 'f' wants f32, 'Y' is f64", region(at(0), at(0), tensor="Y")),
+    ("argument 'x' of kernel 'f' wants rank 0, the region has rank 1", region(part(0, 4))),
+    ("argument 'x' of kernel 'f': dimension 0 has step 0", region(part(0, 4, 0))),
+    ("dimension 0 has step -1", region(part(0, 4, -1))),
+    ("dimension 0 has extent -1", region(part(0, -1))),
+    ("dimension 0 has start -1", region(at(-1))),
+    (
+        "dimension 0 is not seen by the kernel and has extent 2",
+        region(replace(at(0), extent=Const(2))),
+    ),
+    ("not seen by the kernel and has extent n", region(replace(at(0), extent=SymbolRef("n")))),
+    ("a call of kernel 'f' has 161 indices and arguments", many_words(161)),
+]
+
+
+@pytest.mark.parametrize(("message", "module"), ILLEGAL, ids=[m for m, _ in ILLEGAL])
+def test_illegal(message: str, module: ir.Module) -> None:
+    with pytest.raises(CompileError) as caught:
+        ir.verify(module)
+    assert message in caught.value.message
+    assert caught.value.loc == HERE
+
+
+def test_modules_have_no_position() -> None:
+    with pytest.raises(CompileError, match="an empty module name") as caught:
+        ir.verify(replace(BASE, name=""))
+    assert caught.value.loc is None
+
+
+def test_too_many_loops() -> None:
+    many = replace(BASE, body=(replace(LOOP, body=()),) * 65537)
+    with pytest.raises(CompileError, match="65537 loops in one module"):
+        ir.verify(many)
+    ir.verify(replace(many, body=many.body[1:]))
+
+
+def test_arguments_that_do_not_fit_are_type_errors() -> None:
+    for message, module in ILLEGAL:
+        if " wants " in message or "takes" in message:
+            with pytest.raises(TypeCheckError):
+                ir.verify(module)
+
+
+def test_full_text_of_an_error() -> None:
+    with pytest.raises(CompileError) as caught:
+        ir.verify(inner(var="i"))
+    assert str(caught.value) == (
+        "loop variable 'i' is bound twice\n"
+        "  --> model.py:42:3\n"
+        "  why: an enclosing loop has a variable of that name\n"
+        "  fix: rename one of the two"
+    )
+
+
+def test_the_other_declaration_is_named() -> None:
+    first, second = (replace(extent("s"), loc=loc(line)) for line in (1, 2))
+    with pytest.raises(CompileError) as caught:
+        ir.verify(declare(first, second))
+    assert caught.value.loc == loc(2)
+    assert caught.value.why == "the other declaration is at model.py:1"
+
+
+def test_every_rule_has_a_case() -> None:
+    """A rule that no illegal module above breaks would be one that no test can miss."""
+    module = sys.modules[ir.verify.__module__]
+    tables: dict[str, tuple[Callable[..., object], ...]] = {
+        name: value for name, value in vars(module).items() if name.endswith("_RULES")
+    }
+    rules = {rule.__name__ for table in tables.values() for rule in table}
+    broken: set[str] = set()
+    for illegal in [m for _, m in ILLEGAL]:
+        try:
+            ir.verify(illegal)
+        except CompileError as error:
+            frame = error.__traceback__
+            while frame is not None:
+                rule = frame.tb_frame.f_locals.get("rule")
+                broken |= {rule.__name__} if rule is not None else set()
+                frame = frame.tb_next
+    assert rules - broken == {"loops_fit_the_plan"}  # which has a test of its own
+
+
+def test_limits_are_those_of_the_format() -> None:
+    header = Path(__file__).parents[2] / "core/include/ptowsp/plan.h"
+    limits = dict(re.findall(r"kMax(\w+) = (\d+);", header.read_text()))
+    module = vars(sys.modules[ir.verify.__module__])
+    for name, constant in {
+        "Loops": "MAX_LOOPS",
+        "Blocks": "MAX_BLOCKS",
+        "Rank": "MAX_RANK",
+        "ExprDepth": "MAX_EXPR_DEPTH",
+        "TensorArgs": "MAX_TENSOR_ARGS",
+        "ArgWords": "MAX_ARG_WORDS",
+        "Name": "MAX_NAME_BYTES",
+    }.items():
+        assert module[constant] == int(limits[name]), constant
