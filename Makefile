@@ -88,7 +88,7 @@ fuzz: $(TOOLS)  ## fuzz each target in tests/fuzz for FUZZ_SECONDS (60)
 
 bench: $(INSTALLED)  ## run the benchmarks
 	$(PY) -m benchmarks.run
-bench-check: $(INSTALLED)  ## compare a benchmark run with the recorded one
+bench-check: $(INSTALLED)  ## compare a benchmark run with benchmarks/bars.toml
 	$(PY) -m benchmarks.check
 golden: $(INSTALLED)  ## rewrite the golden files from the current output
 	$(PY) -m pytest --update-golden

@@ -54,11 +54,19 @@ DEFAULTS = {
     ("Alloc", "copies"): "1",
     ("Channel", "initial"): "0",
     ("LayoutDim", "mesh_axis"): "0",
+    ("DepsDistance", "value"): "0",
     ("ScheduleEntry", "version"): "1",
     ("DebugLine", "column"): "0",
     ("DebugLine", "end_column"): "0",
 }
-MEANING_DEFAULTS = {"Opt": "NONE", "OptStr": "NONE", "Bits": "0", "Span": "0", "Count": "0"}
+MEANING_DEFAULTS = {
+    "Opt": "NONE",
+    "OptStr": "NONE",
+    "DepsStr": "NONE",
+    "Bits": "0",
+    "Span": "0",
+    "Count": "0",
+}
 
 
 def member(name: str, value: str, doc: str, indent: str = "    ") -> list[str]:
@@ -135,6 +143,7 @@ def field_doc(field: dict[str, Any]) -> str:
         "Str": "string",
         "OptStr": "string, or NONE",
         "DebugStr": "string in DEBUG_STRING",
+        "DepsStr": "string in DEPS_STRING, or NONE",
         "Span": f"first of a run in {target}",
         "Count": "length of that run",
     }.get(meaning, "")

@@ -141,6 +141,7 @@ nb::dict plan_limits() {
   out["max_scalar_args"] = kMaxScalarArgs;
   out["max_arg_words"] = kMaxArgWords;
   out["max_lets"] = kMaxLets;
+  out["max_slots"] = kMaxSlots;
   out["max_name"] = kMaxName;
   out["max_records"] = kMaxRecords;
   return out;

@@ -2,6 +2,7 @@
 #include <new>
 #include <utility>
 
+#include "ptowsp/generate.h"
 #include "ptowsp/program.h"
 #include "ptowsp/ptowsp.h"
 #include "ptowsp/validate.h"
@@ -115,10 +116,12 @@ int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error
   return report(run->queued->run->error(), error);
 }
 
-void ptowsp_run_cancel(ptowsp_run* run) { run->queued->run->cancel(); }
+void ptowsp_run_cancel(ptowsp_run* run) {
+  if (!run->queued->orphan) run->queued->run->cancel();
+}
 
 void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats) {
-  *stats = run->queued->run->stats();
+  *stats = run->queued->orphan ? ptowsp_stats{} : run->queued->run->stats();
 }
 
 void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts) {
@@ -145,15 +148,13 @@ int32_t ptowsp_generate(ptowsp_program* program, const ptowsp_binding* bindings,
                         uint64_t hash[2], ptowsp_error* error) {
   return guarded<int32_t>(static_cast<int32_t>(Status::EXECUTION_ERROR), error, [&]() -> int32_t {
     Error e;
-    const auto bound =
-        ptowsp::BoundPlan::bind(program->program->plan(), bindings, count, &e);
-    ptowsp::TaskHash total;
-    if (bound == nullptr ||
-        !program->program->generate(*bound, interrupt, user, tasks, &total, &e)) {
-      return report(e, error);
-    }
-    hash[0] = total.lane[0];
-    hash[1] = total.lane[1];
+    const auto bound = ptowsp::BoundPlan::bind(program->program->plan(), bindings, count, &e);
+    if (bound == nullptr) return report(e, error);
+    ptowsp::Generator generator(*bound);
+    if (!generator.run(interrupt, user, &e)) return report(e, error);
+    *tasks = generator.tasks();
+    hash[0] = generator.hash().lane[0];
+    hash[1] = generator.hash().lane[1];
     return report(e, error);
   });
 }

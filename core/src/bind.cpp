@@ -29,8 +29,12 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   out_.accesses_.resize(plan_.count(Section::ACCESS));
   out_.dims_.resize(plan_.count(Section::ACCESS_DIM));
   out_.sites_.resize(plan_.count(Section::SITE));
+  spans_.resize(plan_.count(Section::ACCESS_DIM));
   if (!walk_code()) return false;
   choose_cells();
+  prepare_sites();
+  find_leaves();
+  find_independent_axis();
   return true;
 }
 
@@ -288,6 +292,7 @@ void Binder::bind_access(u32 access, bool alive) {
     if (!bound.dropped) out.seen_rank += 1;
     proved = proved && prove_dim(bound, t.shape[d]);
   }
+  note_span(access);
   out.checked = alive && !proved;
   if (alive) (out.checked ? out_.accesses_checked_ : out_.accesses_proved_) += 1;
 }

@@ -45,6 +45,16 @@ class Binder {
   bool prove_dim(const BoundDim& dim, i64 shape) const;
   void choose_cells();
 
+  // bind_sites.cpp: what makes tasks of simple nests cheap
+  void note_span(u32 access);
+  void prepare_sites();
+  bool prepare_access(u32 access);
+  void find_leaves();
+  void find_independent_axis();
+  bool iterations_independent() const;
+  bool apart(u32 a, u32 b) const;
+  bool count_outer_tasks(u32 axis);
+
   const PlanView& plan_;
   BoundPlan& out_;
   Error& error_;
@@ -53,6 +63,14 @@ class Binder {
   std::vector<u64> byte_lo_;        // by TENSOR
   std::vector<u64> byte_hi_;        // by TENSOR; empty tensors have lo == hi
   Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
+
+  // Where a dimension of an access lies: coef * (outermost loop variable) + [lo, hi].
+  struct Span {
+    bool known = false;
+    i64 coef = 0;
+    Interval rest;
+  };
+  std::vector<Span> spans_;  // by ACCESS_DIM
 };
 
 }  // namespace ptowsp

@@ -10,6 +10,17 @@ Cursor Cursor::at_entry(const BoundPlan& plan, u32 entry) {
   return c;
 }
 
+Cursor Cursor::over_range(const BoundPlan& plan, u32 entry, i64 lo, i64 hi, u64 before) {
+  Cursor c = at_entry(plan, entry);
+  c.frames[0] = CursorFrame{c.pc, 0, lo, hi};
+  c.depth = 1;
+  c.level = 1;
+  c.loops[0] = lo;
+  c.pc += 1;
+  c.next_task = before;
+  return c;
+}
+
 Event Cursor::advance(const BoundPlan& plan, Error* error) {
   const std::vector<Instr>& code = plan.code();
   while (true) {
@@ -102,6 +113,22 @@ Event Cursor::leave_block(const BoundPlan& plan, bool* quiet) {
   depth -= 1;
   pc = opener.operand2;
   return Event::GroupClose;
+}
+
+std::string describe_task(const BoundPlan& bound, u32 site, u64 task_id, const i64* loops) {
+  const PlanView& plan = bound.plan();
+  const BoundSite& s = bound.sites()[site];
+  std::string text = "task " + std::to_string(task_id) + " " +
+                     std::string(plan.string(plan.get<Section::KERNEL>(s.kernel).name)) + "[";
+  for (u32 l = 0; l < s.level; ++l) text += (l > 0 ? ", " : "") + std::to_string(loops[l]);
+  text += "]";
+  for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
+    const DebugLine line = plan.get<Section::DEBUG_LINE>(i);
+    if (line.section != static_cast<u16>(Section::SITE) || line.index != site) continue;
+    text += " (" + std::string(plan.string(line.file, Section::DEBUG_STRING)) + ":" +
+            std::to_string(line.line) + ")";
+  }
+  return text;
 }
 
 }  // namespace ptowsp

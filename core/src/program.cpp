@@ -164,32 +164,8 @@ void Program::after_fork() {
                                   "the process was forked while this run was in flight; it goes on "
                                   "in the parent only"));
     run->done = true;
+    run->orphan = true;
   }
-}
-
-bool Program::generate(const BoundPlan& plan, ptowsp_interrupt_fn interrupt, void* user, u64* tasks,
-                       TaskHash* hash, Error* error) const {
-  constexpr u64 kPollTasks = 1u << 16;
-  Cursor cursor = Cursor::at_entry(plan, 0);
-  std::vector<Region> regions(kMaxTensorArgs);
-  while (true) {
-    const Event event = cursor.advance(plan, error);
-    if (event == Event::Done) break;
-    if (event == Event::Error) return false;
-    if (event != Event::Task) continue;
-    const BoundSite& site = plan.sites()[cursor.site];
-    for (u32 p = 0; p < site.num_accesses; ++p) {
-      if (plan.region(plan.site_access(site, p), cursor.loops, &regions[p], error)) continue;
-      error->at_task(cursor.site, cursor.task_id, cursor.loops, site.level);
-      return false;
-    }
-    plan.hash_task(cursor.site, cursor.loops, regions.data(), hash);
-    if (cursor.next_task % kPollTasks != 0 || interrupt == nullptr || interrupt(user) == 0) continue;
-    *error = Error::make(Status::INTERRUPTED, "interrupted");
-    return false;
-  }
-  *tasks = cursor.next_task;
-  return true;
 }
 
 }  // namespace ptowsp

@@ -1,5 +1,6 @@
 #include "ptowsp/run.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ptowsp {
@@ -8,13 +9,60 @@ Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
          const std::vector<KernelSlot>* kernels, u32 workers, u64 seed)
     : plan_(std::move(plan)),
       config_(config),
-      kernels_(*kernels),
+      mode_(choose_mode(*plan_, config, workers)),
+      next_iteration_(0),
       scheduler_(*plan_, config, workers, seed) {
+  if (mode_ == Mode::Flow) flow_ = std::make_unique<Flow>(*plan_, config);
+  const u32 most_ready = flow_ != nullptr ? config.window : 0;
   workers_.reserve(workers);
-  for (u32 w = 0; w < workers; ++w) workers_.emplace_back(config.trace_capacity);
+  for (u32 w = 0; w < workers; ++w) {
+    workers_.push_back(
+        std::make_unique<Worker>(*plan_, *kernels, w, config.trace_capacity, most_ready));
+    workers_[w]->random = seed + w;
+  }
+  share_.assign(workers, 0);
+  started_ = config.start == StartPolicy::IMMEDIATE ||
+             (config.start == StartPolicy::THRESHOLD && config.start_threshold == 0);
+  if (mode_ != Mode::Split) return;
+  const BoundLoop& loop = plan_->loop(plan_->independent_axis());
+  const i64 extent = loop.extent.form.base;
+  next_iteration_ = loop.start.form.base;
+  last_iteration_ = loop.start.form.base + extent;
+  range_ = std::max<i64>(1, extent / (static_cast<i64>(workers) * 32));
+}
+
+Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers) {
+  if (config.ready == ReadyPolicy::FIFO) return Mode::Strict;
+  if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) {
+    return Mode::Flow;
+  }
+  if (workers == 1) return Mode::Inline;
+  const u32 axis = plan.independent_axis();
+  if (axis == kNone) return Mode::Flow;
+  // With few iterations the work inside of them has to be shared, too.
+  return plan.loop(axis).extent.form.base >= 4 * static_cast<i64>(workers) ? Mode::Split
+                                                                           : Mode::Flow;
 }
 
 void Run::work(u32 worker) {
+  switch (mode_) {
+    case Mode::Strict:
+      work_strict(worker);
+      break;
+    case Mode::Flow:
+      work_flow(worker);
+      break;
+    case Mode::Inline:
+    case Mode::Split:
+      work_inline(worker);
+      break;
+  }
+  Lock lock(mutex_);
+  elapsed_ns_ = std::max(elapsed_ns_, scheduler_.now());
+  changed_.notify_all();
+}
+
+void Run::work_strict(u32 worker) {
   Lock lock(mutex_);
   while (!stop_) {
     if (worker == 0 && interrupt_ != nullptr) {
@@ -35,8 +83,6 @@ void Run::work(u32 worker) {
       park(&lock, worker);
     }
   }
-  elapsed_ns_ = std::max(elapsed_ns_, scheduler_.now());
-  changed_.notify_all();
 }
 
 void Run::generate(u32 worker) {
@@ -62,10 +108,11 @@ void Run::execute(Lock* lock, u32 worker, u32 slot, bool stolen) {
   running_ += 1;
   lock->unlock();
 
+  Worker& me = *workers_[worker];
   const bool traced = config_.trace != TracePolicy::NONE;
   const u64 start = traced ? scheduler_.now() : 0;
   Error error;
-  const i32 result = call_kernel(worker, task, &error);
+  const bool ok = me.runner.run(task.site, task.loops, task.task_id, &error);
   if (traced) {
     ptowsp_event event{};
     event.task_id = task.task_id;
@@ -79,13 +126,13 @@ void Run::execute(Lock* lock, u32 worker, u32 slot, bool stolen) {
     event.stolen = stolen ? 1 : 0;
     event.num_loops = plan_->sites()[task.site].level;
     std::copy(task.loops, task.loops + event.num_loops, event.indices);
-    workers_[worker].trace.add(event);
+    me.trace.add(event);
   }
 
   lock->lock();
   running_ -= 1;
-  workers_[worker].tasks += 1;
-  if (result != 0) {
+  me.tasks += 1;
+  if (!ok) {
     fail(std::move(error));
     return;
   }
@@ -93,50 +140,8 @@ void Run::execute(Lock* lock, u32 worker, u32 slot, bool stolen) {
   wake();
 }
 
-i32 Run::call_kernel(u32 worker, const TaskRecord& task, Error* error) {
-  Worker& me = workers_[worker];
-  const BoundSite& site = plan_->sites()[task.site];
-  Region region;
-  for (u32 p = 0; p < site.num_accesses; ++p) {
-    const BoundAccess& access = plan_->access(plan_->site_access(site, p));
-    plan_->region(plan_->site_access(site, p), task.loops, &region, error);
-    const BoundTensor& t = plan_->tensors()[access.tensor];
-    ptowsp_view& view = me.views[p];
-    view.rank = access.seen_rank;
-    view.dtype = static_cast<u32>(t.dtype);
-    i64 offset = 0;
-    for (u32 d = 0, seen = 0; d < access.rank; ++d) {
-      offset += region.start[d] * t.stride[d];
-      if (plan_->dim(access.dims + d).dropped) continue;
-      view.shape[seen] = region.extent[d];
-      view.stride[seen] = region.step[d] * t.stride[d];
-      seen += 1;
-    }
-    // An empty region may start anywhere; its pointer must not leave the tensor.
-    view.data = region.empty ? t.data : t.data + offset * static_cast<i64>(t.item);
-  }
-  me.message[0] = '\0';
-  ptowsp_call call{};
-  call.views = me.views.data();
-  call.indices = task.loops;
-  call.num_views = site.num_accesses;
-  call.num_indices = site.level;
-  call.site = task.site;
-  call.worker = worker;
-  call.task_id = task.task_id;
-  call.error = me.message;
-  call.error_size = sizeof(me.message);
-  const KernelSlot& kernel = kernels_[site.kernel];
-  const i32 result = kernel.fn(&call, kernel.user);
-  if (result == 0) return 0;
-  *error = Error::make(result == kKernelInterrupted ? Status::INTERRUPTED : Status::KERNEL_ERROR,
-                       me.message);
-  error->at_task(task.site, task.task_id, task.loops, site.level);
-  return result;
-}
-
 void Run::park(Lock* lock, u32 worker) {
-  workers_[worker].parks += 1;
+  workers_[worker]->parks += 1;
   idle_ += 1;
   if (worker == 0 && interrupt_ != nullptr) {
     changed_.wait_for(*lock, kPollEvery);
@@ -155,10 +160,12 @@ void Run::wake() {
   }
 }
 
+// Under the lock.
 void Run::fail(Error error) {
   if (error_.ok()) error_ = std::move(error);
   stop_ = true;
   changed_.notify_all();
+  lot_.notify_all();
 }
 
 void Run::cancel() {
@@ -181,9 +188,29 @@ ptowsp_stats Run::stats() const {
   Lock lock(mutex_);
   ptowsp_stats out = scheduler_.stats();
   out.elapsed_ns = elapsed_ns_;
-  for (const Worker& w : workers_) {
-    out.parks += w.parks;
-    out.trace_dropped += w.trace.dropped();
+  if (flow_ != nullptr) {
+    out.edges = flow_->edges();
+    out.phases = flow_->phases();
+    out.live_high = flow_->live_high();
+    out.map_high = flow_->map_high();
+    out.bounds_checked = flow_->bounds_checked();
+    out.memory_bytes = flow_->bytes();
+    out.window_stalls = window_stalls_;
+    out.window_stall_ns = window_stall_ns_;
+    out.window_overflows = config_.window_mode == WindowMode::BENCHMARK ? window_stalls_ : 0;
+    out.start_released = start_released_;
+    out.start_held = start_held_;
+  }
+  for (const auto& w : workers_) {
+    out.parks += w->parks;
+    out.trace_dropped += w->trace.dropped();
+    if (mode_ == Mode::Strict) continue;
+    out.tasks += w->tasks;
+    out.generated += w->tasks;
+    out.bounds_checked += w->bounds_checked;
+    out.stolen += w->stolen;
+    out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
+    if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;
   }
   return out;
 }

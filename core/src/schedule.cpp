@@ -40,7 +40,6 @@ bool set_deps(const Args& a, ScheduleConfig* out) {
 bool set_ready(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 0, 2)) return false;
   out->ready = static_cast<ReadyPolicy>(a.value[0]);
-  if (out->ready == ReadyPolicy::AUTO) out->ready = ReadyPolicy::FIFO;
   return true;
 }
 

@@ -20,8 +20,8 @@ Scheduler::Scheduler(const BoundPlan& plan, const ScheduleConfig& config, u32 wo
 bool Scheduler::take(u32 worker, u32* slot, bool* stolen) {
   if (!started_) return false;
   u32 victim = worker;
-  const bool got =
-      config_.ready == ReadyPolicy::FIFO ? fifo_.take(slot) : steal_.take(worker, slot, &victim);
+  const bool got = config_.ready == ReadyPolicy::WORK_STEAL ? steal_.take(worker, slot, &victim)
+                                                            : fifo_.take(slot);
   if (!got) return false;
   *stolen = config_.ready == ReadyPolicy::WORK_STEAL && victim != worker;
   stats_.stolen += *stolen ? 1u : 0u;
@@ -116,7 +116,7 @@ void Scheduler::find_conflicts(u32 slot) {
     stats_.edges += 1;
   };
   for (u32 p = 0; p < site.num_accesses; ++p) map_.query(regions_[p], depend_on);
-  for (u32 p = 0; p < site.num_accesses; ++p) map_.insert(regions_[p], slot, &r);
+  for (u32 p = 0; p < site.num_accesses; ++p) map_.insert(regions_[p], slot, &r.entries);
 }
 
 void Scheduler::release(u32 slot, u32 worker) {
@@ -127,17 +127,17 @@ void Scheduler::push_ready(u32 slot, u32 worker) {
   TaskRecord& r = ring_[slot];
   r.maker = worker;
   if (config_.trace != TracePolicy::NONE) r.ready_ns = now();
-  if (config_.ready == ReadyPolicy::FIFO) {
-    fifo_.push(slot, r.seq);
-  } else {
+  if (config_.ready == ReadyPolicy::WORK_STEAL) {
     steal_.push(slot, worker);
+  } else {
+    fifo_.push(slot, r.seq);
   }
   stats_.ready_high = std::max<u64>(stats_.ready_high, ready());
 }
 
 void Scheduler::finish(u32 slot, u32 worker) {
   TaskRecord& r = ring_[slot];
-  map_.remove(&r);
+  map_.remove(&r.entries);
   const auto released = [&](u32 next) { release(next, worker); };
   edges_.drain(&r.successors, released);
   phases_.leave(r.phase, released);
@@ -173,22 +173,7 @@ bool Scheduler::quiesce(Error* error) {
 }
 
 std::string Scheduler::describe(u32 slot) const {
-  const TaskRecord& r = ring_[slot];
-  const PlanView& plan = plan_.plan();
-  const BoundSite& site = plan_.sites()[r.site];
-  std::string text = "task " + std::to_string(r.task_id) + " " +
-                     std::string(plan.string(plan.get<Section::KERNEL>(site.kernel).name)) + "[";
-  for (u32 l = 0; l < site.level; ++l) {
-    text += (l > 0 ? ", " : "") + std::to_string(r.loops[l]);
-  }
-  text += "]";
-  for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
-    const DebugLine line = plan.get<Section::DEBUG_LINE>(i);
-    if (line.section != static_cast<u16>(Section::SITE) || line.index != r.site) continue;
-    text += " (" + std::string(plan.string(line.file, Section::DEBUG_STRING)) + ":" +
-            std::to_string(line.line) + ")";
-  }
-  return text;
+  return describe_task(plan_, ring_[slot].site, ring_[slot].task_id, ring_[slot].loops);
 }
 
 std::string Scheduler::deadlock_report() const {

@@ -17,16 +17,16 @@ bool FixedTensorMap::cells_of(const Region& r, Cells* out) const {
   return true;
 }
 
-void FixedTensorMap::insert(const Region& r, u32 slot, TaskRecord* record) {
+void FixedTensorMap::insert(const Region& r, u32 slot, u32* entries) {
   if (r.empty) return;
   const u32 entry = new_entry();
   Entry& e = entries_[entry];
   e.region = r;
   e.slot = slot;
-  e.next_of_task = record->entries;
+  e.next_of_task = *entries;
   e.linked = true;
   e.links = kNoSlot;
-  record->entries = entry;
+  *entries = entry;
   push(kAll, &all_[r.storage], entry);
   Cells cells;
   e.wide = !cells_of(r, &cells);
@@ -43,9 +43,9 @@ void FixedTensorMap::insert(const Region& r, u32 slot, TaskRecord* record) {
   });
 }
 
-void FixedTensorMap::remove(TaskRecord* record) {
-  u32 entry = record->entries;
-  record->entries = kNoSlot;
+void FixedTensorMap::remove(u32* entries) {
+  u32 entry = *entries;
+  *entries = kNoSlot;
   while (entry != kNoSlot) {
     const u32 next = entries_[entry].next_of_task;
     if (entries_[entry].linked) unlink(entry);

@@ -36,7 +36,7 @@ u32 crc32(const void* data, std::size_t size, u32 crc) {
 namespace check {
 namespace {
 
-enum class SectionClass { Task, Schedule, Body, Debug };
+enum class SectionClass { Task, Schedule, Body, Derived, Debug };
 
 struct KnownSection {
   const char* name = nullptr;
@@ -45,7 +45,7 @@ struct KnownSection {
 };
 
 constexpr u32 flags_of(SectionClass c) {
-  if (c == SectionClass::Body) return 0;
+  if (c == SectionClass::Body || c == SectionClass::Derived) return 0;
   return c == SectionClass::Debug ? kSectionDebug : kSectionRequired;
 }
 
@@ -205,12 +205,6 @@ ScalarType scalar_type(u32 dtype) {
 }
 
 bool is_integer(u32 dtype) { return scalar_type(dtype) == ScalarType::I64; }
-
-u64 fnv1a(const void* data, std::size_t size, u64 hash) {
-  const u8* p = static_cast<const u8*>(data);
-  for (std::size_t i = 0; i < size; ++i) hash = (hash ^ p[i]) * 0x100000001b3u;
-  return hash;
-}
 
 }  // namespace check
 

@@ -12,8 +12,8 @@ namespace {
 
 class AxisChecker {
  public:
-  AxisChecker(const Context& c, u32 index, const Scope& scope, u32 loop)
-      : c_(c), index_(index), a_(c.get<Section::AXIS>(index)), scope_(scope), loop_(loop) {}
+  AxisChecker(const Context& c, u32 index, const Scope& scope)
+      : c_(c), index_(index), a_(c.get<Section::AXIS>(index)), scope_(scope) {}
 
   void check() const {
     check_exprs();
@@ -92,8 +92,8 @@ class AxisChecker {
   }
 
   void check_parent() const {
-    for (u32 loop = loop_; loop != kNone; loop = c_.outer_of_axis[loop]) {
-      if (loop == a_.parent) return;
+    for (u32 i = a_.outer; i != kNone; i = c_.get<Section::AXIS>(i).outer) {
+      if (i == a_.parent) return;
     }
     fail(offsetof(Axis, parent), "has a parent that is not a loop around it");
   }
@@ -148,22 +148,25 @@ class AxisChecker {
   u32 index_;
   Axis a_;
   const Scope& scope_;
-  u32 loop_;
 };
 
 }  // namespace
 
-void check_axis(const Context& c, u32 axis, Op opcode, const Scope& scope, u32 loop, u64 offset) {
+void check_axis(const Context& c, u32 axis, Op opcode, const Scope& scope, u32 outer, u64 offset) {
   const Axis a = c.get<Section::AXIS>(axis);
   if (a.level != scope.loops) {
     Context::fail(c.at(Section::AXIS, axis, offsetof(Axis, level)),
                   "Axis.level is " + std::to_string(a.level) + ", but " +
                       std::to_string(scope.loops) + " loops enclose it");
   }
+  if (a.outer != outer) {
+    Context::fail(c.at(Section::AXIS, axis, offsetof(Axis, outer)),
+                  "Axis.outer is not the next axis around it");
+  }
   if ((opcode == Op::SELECT) != is(a.kind, AxisKind::SPARSE)) {
     Context::fail(offset, "SELECT loops over SPARSE axes, the other loops over the other kinds");
   }
-  AxisChecker(c, axis, scope, loop).check();
+  AxisChecker(c, axis, scope).check();
 }
 
 }  // namespace ptowsp::check

@@ -1,6 +1,7 @@
 // CODE: one walk over all instructions, with a bounded stack of open blocks.
 #include <string>
 
+#include "ptowsp/hash.h"
 #include "validate_context.h"
 #include "validate_ops.h"
 
@@ -8,15 +9,22 @@ namespace ptowsp::check {
 namespace {
 
 u64 hash_step(u64 hash, u32 step) {
-  const u8 bytes[4] = {static_cast<u8>(step), static_cast<u8>(step >> 8),
-                       static_cast<u8>(step >> 16), static_cast<u8>(step >> 24)};
-  return fnv1a(bytes, sizeof(bytes), hash);
+  const char bytes[4] = {static_cast<char>(step), static_cast<char>(step >> 8),
+                         static_cast<char>(step >> 16), static_cast<char>(step >> 24)};
+  return fnv1a({bytes, sizeof(bytes)}, hash);
 }
+
+// The loops around a place, RECV included.
+struct Nest {
+  u32 count = 0;
+  u32 loop = kNone;  // the innermost, as an index of Context::loops
+  u32 axis = kNone;  // the innermost that has an axis
+};
 
 // Where an entry begins: in main and processes outside all blocks, in a procedure where it is
 // called.
 struct Base {
-  u32 loops = 0;
+  Nest nest = {};
   u32 blocks = 0;
   bool is_called = false;
 };
@@ -29,11 +37,16 @@ struct Block {
   u32 children = 0;   // children so far
   u64 path = 0;       // path hash down to this block
   u64 outer_lets = 0;
-  u32 outer_loop = kNone;
-  u32 outer_loops = 0;
+  Nest outer = {};
   std::size_t allocs = 0;     // allocs made before it
   bool last_is_cond = false;  // the child before was a COND
 };
+
+bool has_callee(const Site& s, TaskKind kind) {
+  const bool has_kernel = s.kernel != kNone;
+  if (kind == TaskKind::KERNEL) return has_kernel != (s.tiers != kNone);
+  return s.tiers == kNone && has_kernel == (kind == TaskKind::COLLECTIVE);
+}
 
 class CodeChecker {
  public:
@@ -48,7 +61,8 @@ class CodeChecker {
         consumed_by_(c.count(Section::CHANNEL), kNone) {}
 
   void check() {
-    if (c_.count(Section::ENTRY) == 0) Context::fail(0, "the plan has no entry");
+    if (c_.count(Section::ENTRY) == 0)
+      Context::fail(c_.at(Section::ENTRY, 0), "the plan has no entry");
     find_sites();
     for (u32 i = 0; i < c_.count(Section::ENTRY); ++i) check_entry(i);
     if (pc_ != n_) Context::fail(at(pc_), "the instruction belongs to no entry");
@@ -59,7 +73,7 @@ class CodeChecker {
   u64 at(u32 pc) const { return c_.at(Section::CODE, pc); }
   [[noreturn]] void fail(const std::string& what) const { Context::fail(at(pc_), what); }
   Block& block() { return blocks_[depth_]; }
-  Scope scope() const { return {.loops = loops_, .lets = lets_, .slots = true}; }
+  Scope scope() const { return {.loops = nest_.count, .lets = lets_, .slots = true}; }
 
   void find_sites() {
     for (u32 i = 0; i < c_.count(Section::SITE); ++i) {
@@ -88,10 +102,9 @@ class CodeChecker {
     }
     mark_channels(e.process);
     depth_ = 0;
-    loops_ = base.loops;
-    loop_ = kNone;
+    nest_ = base.nest;
     lets_ = 0;
-    blocks_[0] = Block{.announced = kNone, .path = hash_step(fnv1a(nullptr, 0), index)};
+    blocks_[0] = Block{.announced = kNone, .path = hash_step(fnv1a(""), index)};
     while (step()) {
     }
     close_allocs(0);
@@ -173,8 +186,7 @@ class CodeChecker {
            std::to_string(b.children));
     }
     lets_ = b.outer_lets;
-    loop_ = b.outer_loop;
-    loops_ = b.outer_loops;
+    nest_ = b.outer;
     close_allocs(b.allocs);
     --depth_;
     ++pc_;
@@ -191,27 +203,34 @@ class CodeChecker {
                        .announced = counts ? u32{instr_.operand1} : kNone,
                        .path = child_path_,
                        .outer_lets = lets_,
-                       .outer_loop = loop_,
-                       .outer_loops = loops_,
+                       .outer = nest_,
                        .allocs = allocs_.size()};
-    const bool is_loop =
-        op == Op::PARALLEL_FOR || op == Op::FOR_EACH || op == Op::SELECT || op == Op::LOOP_WHILE;
-    if (is_loop) open_loop(op);
-    if (op == Op::RECV) check_channel(consumed_by_, "consume");
+    const bool has_axis = find_op(instr_.opcode)->operand1 == Operand::Axis;
+    if (has_axis || op == Op::RECV) open_loop(op);
     blocks_[++depth_] = opened;
     ++pc_;
     if (op == Op::COND || op == Op::LOOP_WHILE) condition();
   }
 
   void open_loop(Op op) {
+    if (nest_.count >= kMaxLoops)
+      fail("more than " + std::to_string(kMaxLoops) + " loops are nested");
+    if (op == Op::RECV) {
+      check_channel(consumed_by_, "consume");
+    } else {
+      take_axis(op);
+    }
+    c_.loops.push_back({nest_.loop, nest_.count});
+    nest_.loop = static_cast<u32>(c_.loops.size()) - 1;
+    ++nest_.count;
+  }
+
+  void take_axis(Op op) {
     const u32 axis = instr_.operand1;
-    if (loops_ >= kMaxLoops) fail("more than " + std::to_string(kMaxLoops) + " loops are nested");
     if (axis_used_[axis]) fail("another loop uses the same axis record");
     axis_used_[axis] = true;
-    check_axis(c_, axis, op, scope(), loop_, at(pc_));
-    c_.outer_of_axis[axis] = loop_;
-    loop_ = axis;
-    ++loops_;
+    check_axis(c_, axis, op, scope(), nest_.axis, at(pc_));
+    nest_.axis = axis;
   }
 
   // The EXT word behind COND and LOOP_WHILE.
@@ -232,7 +251,9 @@ class CodeChecker {
   void item() {
     switch (static_cast<Op>(instr_.opcode)) {
       case Op::TASK:
-        return task();
+        return task(TaskKind::KERNEL);
+      case Op::COLLECTIVE:
+        return task(TaskKind::COLLECTIVE);
       case Op::BREAK:
         check_break();
         break;
@@ -261,9 +282,6 @@ class CodeChecker {
       case Op::FREE:
         free();
         break;
-      case Op::COLLECTIVE:
-        enter_site(instr_.operand2, TaskKind::COLLECTIVE);
-        break;
       default:  // NOP, BARRIER
         break;
     }
@@ -277,29 +295,31 @@ class CodeChecker {
     const auto offset = [&](std::size_t field) { return c_.at(Section::SITE, index, field); };
     if (!is(s.kind, kind))
       Context::fail(offset(offsetof(Site, kind)), "Site.kind does not fit " + name_);
-    if (s.level != loops_) {
+    if (s.level != nest_.count) {
       Context::fail(offset(offsetof(Site, level)), "Site.level is " + std::to_string(s.level) +
-                                                       ", but " + std::to_string(loops_) +
+                                                       ", but " + std::to_string(nest_.count) +
                                                        " loops enclose it");
+    }
+    if (s.axis != nest_.axis) {
+      Context::fail(offset(offsetof(Site, axis)), "Site.axis is not the innermost axis around it");
     }
     if (s.path_hash != child_path_) {
       Context::fail(offset(offsetof(Site, path_hash)), "Site.path_hash is not that of its place");
     }
-    const u32 callees = (s.kernel != kNone ? 1u : 0u) + (s.tiers != kNone ? 1u : 0u);
-    if (callees != (kind == TaskKind::KERNEL ? 1u : 0u)) {
+    if (!has_callee(s, kind)) {
       Context::fail(offset(offsetof(Site, kernel)),
-                    "a KERNEL site has either a kernel or a tier set, other sites have neither");
+                    "KERNEL sites have a kernel or a tier set, COLLECTIVE a kernel, LOAD neither");
     }
     c_.entry_of_site[index] = entry_;
-    c_.loop_of_site[index] = loop_;
+    c_.loop_of_site[index] = nest_.loop;
   }
 
-  void task() {
+  void task(TaskKind kind) {
     const u32 site = instr_.operand2;
     const u32 words = instr_.operand1;
-    enter_site(site, TaskKind::KERNEL);
-    if (words > kMaxArgWords) fail("a TASK has too many argument words");
-    if (words >= n_ - pc_) fail("the argument words of a TASK reach past the end of CODE");
+    enter_site(site, kind);
+    if (words > kMaxArgWords) fail("a " + name_ + " has too many argument words");
+    if (words >= n_ - pc_) fail("the argument words of a " + name_ + " reach past the end of CODE");
     const u32 tiers = c_.get<Section::SITE>(site).tiers;
     if (tiers != kNone) check_tier_use(c_.tier_sets[tiers]);
     for (u32 i = pc_ + 1; i <= pc_ + words; ++i) check_word_operands(i);
@@ -308,7 +328,7 @@ class CodeChecker {
   }
 
   void check_tier_use(const Needs& needs) const {
-    if (needs.loops > loops_ || (needs.lets & ~lets_) != 0) {
+    if (needs.loops > nest_.count || (needs.lets & ~lets_) != 0) {
       fail("the tier set of the task reads variables that are not in scope there");
     }
   }
@@ -317,7 +337,8 @@ class CodeChecker {
     const Instr w = c_.view.code(pc);
     const OpInfo* info = find_op(w.opcode);
     if (info == nullptr || info->place != Place::Word || is(w.opcode, Op::EXT)) {
-      Context::fail(at(pc), "a TASK is followed by fewer argument words than it announces");
+      Context::fail(at(pc),
+                    "a " + name_ + " is followed by fewer argument words than it announces");
     }
     if (w.operand1 >= operand_limit(c_, info->operand1) ||
         w.operand2 >= operand_limit(c_, info->operand2)) {
@@ -326,26 +347,22 @@ class CodeChecker {
   }
 
   void check_break() const {
-    u32 loops = loops_;
     for (u32 i = depth_; i > 0; --i) {
-      const bool is_loop = blocks_[i].outer_loops != loops;
-      loops = blocks_[i].outer_loops;
-      if (is_loop && blocks_[i].op == Op::LOOP_WHILE && loops == instr_.operand1) return;
+      if (blocks_[i].op == Op::LOOP_WHILE && blocks_[i].outer.count == instr_.operand1) return;
     }
     fail("BREAK leaves a LOOP_WHILE that does not enclose it");
   }
 
-  // Calls go to later entries only, so they cannot form a circle.
+  // Calls go to later entries only, so they cannot form a circle. One call each: two would make
+  // two tasks with the same site and the same loop indices.
   void call() {
     const u32 target = instr_.operand2;
     if (target <= entry_) fail("CALL must go to an entry with a higher number");
     Base& base = bases_[target];
     const u32 blocks = bases_[entry_].blocks + depth_ + 1;
     if (blocks > kMaxBlocks) fail("more than " + std::to_string(kMaxBlocks) + " blocks are open");
-    if (base.is_called && base.loops != loops_) {
-      fail("an entry must be called under the same number of loops everywhere");
-    }
-    base = {loops_, std::max(base.blocks, blocks), true};
+    if (base.is_called) fail("another CALL goes to the same entry");
+    base = {nest_, blocks, true};
   }
 
   void let() {
@@ -361,7 +378,7 @@ class CodeChecker {
 
   Slot slot_here() const {
     const Slot slot = c_.get<Section::SLOT>(instr_.operand1);
-    if (slot.level > loops_) fail(name_ + " sets a slot outside its scope");
+    if (slot.level > nest_.count) fail(name_ + " sets a slot outside its scope");
     return slot;
   }
 
@@ -372,15 +389,20 @@ class CodeChecker {
 
   void slot_load() {
     const Slot slot = slot_here();
-    const Access a = c_.get<Section::ACCESS>(instr_.operand2);
+    enter_site(instr_.operand2, TaskKind::LOAD);
+    if (pc_ + 1 >= n_ || !is(c_.view.code(pc_ + 1).opcode, Op::IO_INPUT)) {
+      fail("SLOT_LOAD must be followed by an IO_INPUT word");
+    }
+    ++pc_;
+    check_word_operands(pc_);
+    const u32 access = c_.view.code(pc_).operand2;
+    const Access a = c_.get<Section::ACCESS>(access);
     if (!is(a.mode, AccessMode::IN)) fail("SLOT_LOAD needs an access that only reads");
-    if (c_.accesses[instr_.operand2].visible != 0) fail("SLOT_LOAD needs a region of one element");
+    if (c_.accesses[access].visible != 0) fail("SLOT_LOAD needs a region of one element");
     if (!is(slot.type, scalar_type(c_.get<Section::TENSOR>(a.tensor).dtype))) {
       fail("SLOT_LOAD reads a tensor whose dtype does not fit the slot");
     }
-    check_access_use(c_, instr_.operand2, scope(), live_, at(pc_));
-    if (site_at_[pc_] == kNone) fail("SLOT_LOAD has no site");
-    enter_site(site_at_[pc_], TaskKind::LOAD);
+    check_access_use(c_, access, scope(), live_, at(pc_));
   }
 
   void check_channel(const std::vector<u32>& owners, const char* verb) const {
@@ -390,8 +412,8 @@ class CodeChecker {
   }
 
   bool encloses_here(u32 loop) const {
-    u32 here = loop_;
-    while (here != loop && here != kNone) here = c_.outer_of_axis[here];
+    u32 here = nest_.loop;
+    while (here != loop && here != kNone) here = c_.loops[here].outer;
     return here == loop;
   }
 
@@ -404,7 +426,7 @@ class CodeChecker {
     const u32 element = c_.get<Section::CHANNEL>(instr_.operand1).element;
     const u32 task = c_.get<Section::SITE>(site).pc;
     const Instr head = c_.view.code(task);
-    for (u32 i = 1; is(head.opcode, Op::TASK) && i <= head.operand1; ++i) {
+    for (u32 i = 1; !is(head.opcode, Op::SLOT_LOAD) && i <= head.operand1; ++i) {
       const Instr w = c_.view.code(task + i);
       if (!is(w.opcode, Op::IO_OUTPUT) && !is(w.opcode, Op::IO_INOUT)) continue;
       if (c_.get<Section::ACCESS>(w.operand2).tensor == element) return;
@@ -414,7 +436,7 @@ class CodeChecker {
 
   void alloc() {
     const u32 index = instr_.operand1;
-    if (c_.get<Section::ALLOC>(index).level != loops_)
+    if (c_.get<Section::ALLOC>(index).level != nest_.count)
       fail("ALLOC does not stand at the level of its record");
     if (live_[index] != kNone) fail("ALLOC takes a buffer that is already there");
     live_[index] = depth_;
@@ -456,8 +478,7 @@ class CodeChecker {
   std::vector<u32> consumed_by_;
   Block blocks_[kMaxBlocks + 1];  // 0: the entry itself
   u32 depth_ = 0;
-  u32 loops_ = 0;
-  u32 loop_ = kNone;  // innermost loop
+  Nest nest_;
   u64 lets_ = 0;
   u32 entry_ = 0;
   bool is_process_ = false;
@@ -472,7 +493,6 @@ class CodeChecker {
 void check_code(Context& c) {
   c.entry_of_site.assign(c.count(Section::SITE), kNone);
   c.loop_of_site.assign(c.count(Section::SITE), kNone);
-  c.outer_of_axis.assign(c.count(Section::AXIS), kNone);
   CodeChecker(c).check();
 }
 

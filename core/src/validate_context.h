@@ -60,6 +60,12 @@ struct Needs {
   }
 };
 
+// A loop or a RECV of the code.
+struct Loop {
+  u32 outer;  // the next one around it, as an index of Context::loops, or kNone
+  u32 level;  // how many are around it
+};
+
 // An AFTER word: the site that waits, and the record that says for whom.
 struct AfterUse {
   u32 site;
@@ -77,8 +83,8 @@ struct Context {
   std::vector<Needs> tier_sets;
   std::vector<AfterUse> afters;
   std::vector<u32> entry_of_site;  // which entry a site's instruction lies in
-  std::vector<u32> loop_of_site;   // its innermost loop, as an AXIS index, or kNone
-  std::vector<u32> outer_of_axis;  // the loop around a loop, or kNone
+  std::vector<Loop> loops;         // in the order of the code
+  std::vector<u32> loop_of_site;   // its innermost loop, as an index of loops, or kNone
   std::vector<u32> let_pc;         // LET instruction of each let number, or kNone
   bool let_needs_loops[kMaxLets] = {};
 
@@ -86,9 +92,11 @@ struct Context {
     throw PlanFault{offset, std::move(message)};
   }
 
-  // Byte of the file at which record `i` of section `s` begins, or a field of it.
+  // Byte of the file at which record `i` of section `s` begins, or a field of it; the section table
+  // if the file does not have the section.
   u64 at(Section s, u32 i, std::size_t field = 0) const {
     const PlanView::Table& t = view.table(s);
+    if (t.data == nullptr) return sizeof(Header);
     return static_cast<u64>(t.data - bytes) + static_cast<u64>(i) * t.stride + field;
   }
   template <Section S>
@@ -118,33 +126,21 @@ constexpr bool is(u32 value, E constant) {
 // Refuses an expression that reads what the scope does not offer.
 void require(const ExprInfo& info, const Scope& scope, u64 offset, std::string_view what);
 
-// Refuses two records of a section whose names are equal. name_of(i) is the string of record i.
-template <class NameOf>
-void check_unique(const Context& c, Section section, const char* what, NameOf name_of) {
-  std::vector<u32> order(c.count(section));
-  for (u32 i = 0; i < order.size(); ++i) order[i] = i;
-  // By offset first: equal offsets are equal names, and after that no string is compared with
-  // itself, so sorting by text reads each byte of STRING a logarithmic number of times.
-  std::sort(order.begin(), order.end(), [&](u32 a, u32 b) { return name_of(a) < name_of(b); });
-  const auto refuse_pair = [&](auto equal) {
-    for (std::size_t i = 1; i < order.size(); ++i) {
-      if (!equal(order[i - 1], order[i])) continue;
-      const u32 later = std::max(order[i - 1], order[i]);
-      Context::fail(c.at(section, later), std::string("two ") + what + " have the name '" +
-                                              std::string(c.view.string(name_of(later))) + "'");
-    }
-  };
-  const auto text = [&](u32 i) { return c.view.string(name_of(i)); };
-  refuse_pair([&](u32 a, u32 b) { return name_of(a) == name_of(b); });
-  std::sort(order.begin(), order.end(), [&](u32 a, u32 b) { return text(a) < text(b); });
-  refuse_pair([&](u32 a, u32 b) { return text(a) == text(b); });
+// Refuses two records of section S that have the same name.
+void check_unique(const Context& c, Section section, const std::vector<u32>& names,
+                  const char* what);
+template <Section S>
+void check_unique(const Context& c, const char* what) {
+  std::vector<u32> names;
+  names.reserve(c.count(S));
+  for (u32 i = 0; i < c.count(S); ++i) names.push_back(c.get<S>(i).name);
+  check_unique(c, S, names, what);
 }
 
 // The scalar type in which expressions handle values of a dtype.
 ScalarType scalar_type(u32 dtype);
 bool is_integer(u32 dtype);
 bool is_utf8(std::string_view text);
-u64 fnv1a(const void* data, std::size_t size, u64 hash = 0xcbf29ce484222325u);
 
 // In the order in which validate() runs them.
 void load_file(Context& c);       // header, section table, checksums
@@ -157,10 +153,10 @@ void check_sites(Context& c);     // AFTER, DEPS, PLACE, DESCRIPTOR, CHANNEL, PR
 void check_schedule(Context& c);  // SCHEDULE, DEBUG_LINE
 void check_features(Context& c);  // the header's feature bits
 
-// Parts of check_code. `scope` is that of the instruction, `loop` the innermost loop around it.
-void check_axis(const Context& c, u32 axis, Op opcode, const Scope& scope, u32 loop, u64 offset);
-// The argument words of the TASK at `pc`. live[i]: the open block in which alloc i was made, or
-// kNone if it has no buffer there.
+// Parts of check_code. `scope` is that of the instruction, `outer` the innermost axis around it.
+void check_axis(const Context& c, u32 axis, Op opcode, const Scope& scope, u32 outer, u64 offset);
+// The argument words of the TASK or COLLECTIVE at `pc`. live[i]: the open block in which alloc i
+// was made, or kNone if it has no buffer there.
 void check_words(Context& c, u32 pc, const Scope& scope, const std::vector<u32>& live);
 // An access that an instruction at byte `offset` makes.
 void check_access_use(const Context& c, u32 access, const Scope& scope,

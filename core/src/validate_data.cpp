@@ -37,6 +37,9 @@ class SymbolChecker {
         if (!is_integer(s_.dtype)) fail(offsetof(Symbol, dtype), "must have an integer dtype");
         return check_value();
       case SymbolKind::SCALAR:
+        if (scalar_type(s_.dtype) == ScalarType::F64 && (s_.min_value != 0 || s_.max_value != 0)) {
+          fail(offsetof(Symbol, min_value), "is floating point and must have the range 0, 0");
+        }
         return check_value();
       case SymbolKind::ARRAY:
         if (!is_integer(s_.dtype)) fail(offsetof(Symbol, dtype), "must have an integer dtype");
@@ -71,8 +74,7 @@ class SymbolChecker {
 };
 
 void check_symbols(const Context& c) {
-  check_unique(c, Section::SYMBOL, "symbols",
-               [&](u32 i) { return c.get<Section::SYMBOL>(i).name; });
+  check_unique<Section::SYMBOL>(c, "symbols");
   SymbolChecker checker(c);
   for (u32 i = 0; i < c.count(Section::SYMBOL); ++i) checker.check(i);
 }
@@ -95,6 +97,13 @@ void check_allocs(const Context& c) {
       c.use(a.cap, ScalarType::I64, Scope{}, c.at(Section::ALLOC, i, offsetof(Alloc, cap)),
             "Alloc.cap");
     }
+  }
+}
+
+void check_slots(const Context& c) {
+  if (c.count(Section::SLOT) > kMaxSlots) {
+    Context::fail(c.at(Section::SLOT, kMaxSlots),
+                  "a plan has at most " + std::to_string(kMaxSlots) + " slots");
   }
   for (u32 i = 0; i < c.count(Section::SLOT); ++i) {
     if (c.get<Section::SLOT>(i).level > kMaxLoops) {
@@ -132,7 +141,7 @@ void check_expr_run(const Context& c, u32 first, u32 n, const Scope& scope, cons
 }
 
 void check_meshes(const Context& c) {
-  check_unique(c, Section::MESH, "meshes", [&](u32 i) { return c.get<Section::MESH>(i).name; });
+  check_unique<Section::MESH>(c, "meshes");
   for (u32 i = 0; i < c.count(Section::MESH); ++i) {
     const Mesh m = c.get<Section::MESH>(i);
     if (m.rank == 0 || m.rank > kMaxRank) {
@@ -324,6 +333,7 @@ void check_accesses(Context& c) {
 void check_data(Context& c) {
   check_symbols(c);
   check_allocs(c);
+  check_slots(c);
   check_storages(c);
   check_meshes(c);
   check_layouts(c);

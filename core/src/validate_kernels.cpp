@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "ptowsp/hash.h"
 #include "validate_context.h"
 
 namespace ptowsp::check {
@@ -46,23 +47,21 @@ void check_param(const Context& c, u32 index, const Param& p) {
   check_tile_shape(c, index, p);
 }
 
-u64 hash_text(std::string_view text, u64 hash) { return fnv1a(text.data(), text.size(), hash); }
-
 u64 hash_number(u32 value, u64 hash) {
   char digits[12];
   const std::to_chars_result end = std::to_chars(digits, digits + sizeof(digits), value);
-  return hash_text({digits, static_cast<std::size_t>(end.ptr - digits)}, hash);
+  return fnv1a({digits, static_cast<std::size_t>(end.ptr - digits)}, hash);
 }
 
 // FNV-1a of "name:kind:dtype:mode:rank;..." as docs/bytecode.md defines it.
 u64 abi_hash(const Context& c, const Kernel& k) {
-  u64 hash = fnv1a(nullptr, 0);
+  u64 hash = fnv1a("");
   for (u32 i = k.params; i < k.params + k.num_params; ++i) {
     const Param p = c.get<Section::PARAM>(i);
-    if (i != k.params) hash = hash_text(";", hash);
-    hash = hash_text(c.view.string(p.name), hash);
+    if (i != k.params) hash = fnv1a(";", hash);
+    hash = fnv1a(c.view.string(p.name), hash);
     for (const u32 number : {p.kind, p.dtype, p.mode, p.rank}) {
-      hash = hash_number(number, hash_text(":", hash));
+      hash = hash_number(number, fnv1a(":", hash));
     }
   }
   return hash;
@@ -91,8 +90,7 @@ void check_params(const Context& c, u32 index, const Kernel& k) {
 void check_kernel(const Context& c, u32 i) {
   const Kernel k = c.get<Section::KERNEL>(i);
   const auto at = [&](std::size_t field) { return c.at(Section::KERNEL, i, field); };
-  const std::string_view name = c.view.string(k.name);
-  if (k.name_hash != fnv1a(name.data(), name.size())) {
+  if (k.name_hash != fnv1a(c.view.string(k.name))) {
     Context::fail(at(offsetof(Kernel, name_hash)), "Kernel.name_hash is not that of its name");
   }
   if (k.num_params > kMaxArgWords) {
@@ -187,8 +185,7 @@ void check_bodies(const Context& c) {
 }  // namespace
 
 void check_kernels(Context& c) {
-  check_unique(c, Section::KERNEL, "kernels",
-               [&](u32 i) { return c.get<Section::KERNEL>(i).name; });
+  check_unique<Section::KERNEL>(c, "kernels");
   for (u32 i = 0; i < c.count(Section::KERNEL); ++i) check_kernel(c, i);
   for (u32 i = 0; i < c.count(Section::TIER_SET); ++i) {
     const TierSet set = c.get<Section::TIER_SET>(i);

@@ -1,6 +1,9 @@
 // Checks every field of every record by the meaning that records.def gives it. Most of this file is
 // expanded from that list, so a new record is checked as soon as it is written there.
+#include <algorithm>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "validate_context.h"
@@ -42,7 +45,8 @@ class FieldChecker {
   explicit FieldChecker(Context& context)
       : c_(context),
         strings_(find_strings(c_, Section::STRING)),
-        debug_strings_(find_strings(c_, Section::DEBUG_STRING)) {
+        debug_strings_(find_strings(c_, Section::DEBUG_STRING)),
+        deps_strings_(find_strings(c_, Section::DEPS_STRING)) {
     c_.schedule_strings = find_strings(c_, Section::SCHEDULE_STRING);
   }
 
@@ -72,6 +76,10 @@ class FieldChecker {
   }
 
   void debug_text(u64 value, const Field& f) const { string(value, debug_strings_, f); }
+
+  void deps_text(u64 value, const Field& f) const {
+    if (value != kNone) string(value, deps_strings_, f);
+  }
 
   void span(u64 first, Section target) {
     span_first_ = static_cast<u32>(first);
@@ -104,6 +112,7 @@ class FieldChecker {
   Context& c_;
   std::vector<bool> strings_;
   std::vector<bool> debug_strings_;
+  std::vector<bool> deps_strings_;
   std::vector<bool> taken_[256];
   u32 span_first_ = 0;
   Section span_target_ = Section::STRING;
@@ -130,6 +139,7 @@ class FieldChecker {
 #define PTOWSP_CHECK_Str(target) k.name(value, f);
 #define PTOWSP_CHECK_OptStr(target) k.text(value, f);
 #define PTOWSP_CHECK_DebugStr(target) k.debug_text(value, f);
+#define PTOWSP_CHECK_DepsStr(target) k.deps_text(value, f);
 #define PTOWSP_CHECK_Span(target) k.span(value, Section::target);
 #define PTOWSP_CHECK_Count(target) k.count(value, f);
 #define PTOWSP_CHECK_Enum(target) \
@@ -188,6 +198,26 @@ bool is_utf8(std::string_view text) {
     i += length;
   }
   return true;
+}
+
+void check_unique(const Context& c, Section section, const std::vector<u32>& names,
+                  const char* what) {
+  std::vector<u32> order(names.size());
+  std::iota(order.begin(), order.end(), u32{0});
+  const auto text = [&](u32 i) { return c.view.string(names[i]); };
+  const auto refuse_equal_neighbours = [&](auto key) {
+    std::sort(order.begin(), order.end(),
+              [&](u32 a, u32 b) { return std::pair(key(a), a) < std::pair(key(b), b); });
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      if (key(order[i - 1]) != key(order[i])) continue;
+      Context::fail(c.at(section, order[i]), std::string("two ") + what + " have the name '" +
+                                                 std::string(text(order[i])) + "'");
+    }
+  };
+  // By offset first: equal offsets are equal names, and after that no string is compared with
+  // itself, so sorting by text reads each byte of STRING a logarithmic number of times.
+  refuse_equal_neighbours([&](u32 i) { return names[i]; });
+  refuse_equal_neighbours(text);
 }
 
 void check_records(Context& c) {

@@ -1,6 +1,7 @@
 // Records that speak about sites, channels and processes; the schedule; debug lines; feature bits.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "validate_context.h"
 
@@ -13,16 +14,14 @@ u32 level_of(const Context& c, u32 site) { return c.get<Section::SITE>(site).lev
 
 // How many loops enclose both sites.
 u32 shared_loops(const Context& c, u32 a, u32 b) {
-  const auto level = [&](u32 loop) {
-    return loop == kNone ? 0u : c.get<Section::AXIS>(loop).level + 1u;
-  };
+  const auto depth = [&](u32 loop) { return loop == kNone ? 0u : c.loops[loop].level + 1u; };
   u32 x = c.loop_of_site[a];
   u32 y = c.loop_of_site[b];
   while (x != y) {
-    u32& deeper = level(x) >= level(y) ? x : y;
-    deeper = c.outer_of_axis[deeper];
+    u32& deeper = depth(x) >= depth(y) ? x : y;
+    deeper = c.loops[deeper].outer;
   }
-  return level(x);
+  return depth(x);
 }
 
 void check_after(const Context& c, const AfterUse& use) {
@@ -48,6 +47,24 @@ void check_after(const Context& c, const AfterUse& use) {
   }
 }
 
+// Whether some component of the distance is an expression.
+bool check_distance(const Context& c, const Deps& d) {
+  const Scope scope{.loops = level_of(c, d.source)};
+  bool symbolic = false;
+  for (u32 i = d.distance; i < d.distance + d.num_distance; ++i) {
+    const DepsDistance part = c.get<Section::DEPS_DISTANCE>(i);
+    if (part.expr == kNone) continue;
+    symbolic = true;
+    c.use(part.expr, ScalarType::I64, scope,
+          c.at(Section::DEPS_DISTANCE, i, offsetof(DepsDistance, expr)), "DepsDistance.expr");
+    if (part.value != 0) {
+      Context::fail(c.at(Section::DEPS_DISTANCE, i, offsetof(DepsDistance, value)),
+                    "DepsDistance.value must be 0 beside an expression");
+    }
+  }
+  return symbolic;
+}
+
 void check_deps(const Context& c) {
   for (u32 i = 0; i < c.count(Section::DEPS); ++i) {
     const Deps d = c.get<Section::DEPS>(i);
@@ -56,30 +73,42 @@ void check_deps(const Context& c) {
       Context::fail(c.at(Section::DEPS, i, offsetof(Deps, num_distance)),
                     "Deps.distance is there exactly for DISTANCE and SYMBOLIC");
     }
-    const Scope scope{.loops = level_of(c, d.source)};
-    for (u32 j = d.distance; j < d.distance + d.num_distance; ++j) {
-      const u32 expr = c.get<Section::EXPR_LIST>(j).expr;
-      c.use(expr, ScalarType::I64, scope, c.at(Section::EXPR_LIST, j), "Deps.distance");
-      if (is(d.proof, ProofKind::DISTANCE) && !c.is_const(expr)) {
-        Context::fail(c.at(Section::EXPR_LIST, j), "a DISTANCE proof needs constants");
-      }
+    if (check_distance(c, d) != is(d.proof, ProofKind::SYMBOLIC)) {
+      Context::fail(c.at(Section::DEPS, i, offsetof(Deps, proof)),
+                    "a DISTANCE proof has constants only, a SYMBOLIC one some expression");
     }
   }
 }
 
 // --- placement and descriptors ---
 
+void check_coordinate(const Context& c, u32 i) {
+  const u32 expr = c.get<Section::PLACE>(i).coordinate;
+  const u64 at = c.at(Section::PLACE, i, offsetof(Place, coordinate));
+  if (!is(c.get<Section::SCHEDULE_EXPR>(expr).type, ScalarType::I64)) {
+    Context::fail(at, "Place.coordinate must be of type I64");
+  }
+  require(c.schedule_exprs[expr], Scope{}, at, "Place.coordinate");
+}
+
+// The records of a site on a mesh stand together, one per dimension, and in order of the sites: a
+// reader finds them in one run, and no task has two places on one mesh.
 void check_places(const Context& c) {
-  for (u32 i = 0; i < c.count(Section::PLACE); ++i) {
-    const Place p = c.get<Section::PLACE>(i);
-    if (p.rank != c.get<Section::MESH>(p.mesh).rank) {
-      Context::fail(c.at(Section::PLACE, i, offsetof(Place, rank)),
-                    "Place.rank is not the rank of its mesh");
+  const u32 n = c.count(Section::PLACE);
+  Place before{};
+  for (u32 i = 0; i < n;) {
+    const Place first = c.get<Section::PLACE>(i);
+    if (i != 0 && std::pair(before.site, before.mesh) >= std::pair(first.site, first.mesh)) {
+      Context::fail(c.at(Section::PLACE, i), "places must be sorted by site and mesh, each once");
     }
-    const Scope scope{.loops = level_of(c, p.site)};
-    for (u32 j = p.coordinates; j < p.coordinates + p.rank; ++j) {
-      c.use(c.get<Section::EXPR_LIST>(j).expr, ScalarType::I64, scope, c.at(Section::EXPR_LIST, j),
-            "Place.coordinates");
+    before = first;
+    for (u32 dim = 0; dim < c.get<Section::MESH>(first.mesh).rank; ++dim, ++i) {
+      const Place p = i < n ? c.get<Section::PLACE>(i) : Place{};
+      if (i == n || p.site != first.site || p.mesh != first.mesh || p.dim != dim) {
+        Context::fail(c.at(Section::PLACE, i, i < n ? offsetof(Place, dim) : 0),
+                      "a place needs one record per dimension of its mesh, in order");
+      }
+      check_coordinate(c, i);
     }
   }
 }
@@ -95,8 +124,7 @@ void check_descriptors(const Context& c) {
 // --- channels and processes ---
 
 void check_channels(const Context& c) {
-  check_unique(c, Section::CHANNEL, "channels",
-               [&](u32 i) { return c.get<Section::CHANNEL>(i).name; });
+  check_unique<Section::CHANNEL>(c, "channels");
   for (u32 i = 0; i < c.count(Section::CHANNEL); ++i) {
     const Channel ch = c.get<Section::CHANNEL>(i);
     const auto at = [&](std::size_t field) { return c.at(Section::CHANNEL, i, field); };
@@ -118,8 +146,7 @@ void check_channels(const Context& c) {
 }
 
 void check_processes(const Context& c) {
-  check_unique(c, Section::PROCESS, "processes",
-               [&](u32 i) { return c.get<Section::PROCESS>(i).name; });
+  check_unique<Section::PROCESS>(c, "processes");
   for (u32 i = 0; i < c.count(Section::PROCESS); ++i) {
     const Process p = c.get<Section::PROCESS>(i);
     if (c.get<Section::ENTRY>(p.entry).process != i) {

@@ -1,4 +1,4 @@
-// The argument words behind a TASK, against the kernel that it calls.
+// The argument words behind a TASK or COLLECTIVE, against the kernel that it calls.
 #include <string>
 
 #include "validate_context.h"

@@ -77,7 +77,7 @@ AT(Symbol, reserved, 12);
 AT(Symbol, min_value, 16);
 AT(Symbol, max_value, 24);
 
-LAYOUT(Axis, 40);
+LAYOUT(Axis, 48);
 AT(Axis, name, 0);
 AT(Axis, kind, 4);
 AT(Axis, level, 5);
@@ -90,6 +90,8 @@ AT(Axis, body_tasks, 24);
 AT(Axis, parent, 28);
 AT(Axis, lengths, 32);
 AT(Axis, indices, 36);
+AT(Axis, outer, 40);
+AT(Axis, reserved, 44);
 
 LAYOUT(Storage, 8);
 AT(Storage, storage_class, 0);
@@ -161,7 +163,7 @@ AT(Site, kind, 12);
 AT(Site, level, 13);
 AT(Site, tags, 14);
 AT(Site, stage, 16);
-AT(Site, reserved, 20);
+AT(Site, axis, 20);
 AT(Site, path_hash, 24);
 
 LAYOUT(After, 16);
@@ -251,8 +253,8 @@ AT(LayoutDim, reserved, 2);
 LAYOUT(Place, 16);
 AT(Place, site, 0);
 AT(Place, mesh, 4);
-AT(Place, coordinates, 8);
-AT(Place, rank, 12);
+AT(Place, dim, 8);
+AT(Place, coordinate, 12);
 
 LAYOUT(Deps, 24);
 AT(Deps, source, 0);
@@ -263,6 +265,11 @@ AT(Deps, reserved, 10);
 AT(Deps, distance, 12);
 AT(Deps, num_distance, 16);
 AT(Deps, reason, 20);
+
+LAYOUT(DepsDistance, 16);
+AT(DepsDistance, value, 0);
+AT(DepsDistance, expr, 8);
+AT(DepsDistance, reserved, 12);
 
 LAYOUT(ScheduleEntry, 16);
 AT(ScheduleEntry, id, 0);
@@ -300,6 +307,18 @@ AT(CursorFrame, pc, 0);
 AT(CursorFrame, child, 4);
 AT(CursorFrame, index, 8);
 AT(CursorFrame, end, 16);
+
+LAYOUT(CursorState, 48);
+AT(CursorState, pc, 0);
+AT(CursorState, depth, 4);
+AT(CursorState, level, 8);
+AT(CursorState, site, 12);
+AT(CursorState, announced, 16);
+AT(CursorState, num_lets, 20);
+AT(CursorState, num_slots, 24);
+AT(CursorState, reserved, 28);
+AT(CursorState, next_task, 32);
+AT(CursorState, task_id, 40);
 
 // Records have no padding: their fields fill them.
 #define PTOWSP_RECORD_BEGIN(record, doc) static_assert(sizeof(record) == 0

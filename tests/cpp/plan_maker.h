@@ -124,13 +124,15 @@ class PlanMaker {
     a.tile = a.value = a.body_tasks = a.indices = kNone;
     a.parent = parent;
     a.lengths = lengths;
+    a.outer = axis_;
     if (lengths != kNone) ragged_ = true;
     last_axis_ = add<Section::AXIS>(a);
     open(op, last_axis_, true);
   }
   u32 last_axis() const { return last_axis_; }
   void open(Op op, u32 operand1 = 0, bool is_loop = false) {
-    blocks_.push_back({emit(op, operand1, 0), 0, is_loop, path_});
+    blocks_.push_back({emit(op, operand1, 0), 0, is_loop, axis_, path_});
+    if (is_loop) axis_ = operand1;
     path_.push_back(0);
   }
   void end() {
@@ -138,6 +140,7 @@ class PlanMaker {
     Block block = blocks_.back();
     blocks_.pop_back();
     if (block.is_loop) level_ -= 1;
+    axis_ = block.outer_axis;
     path_ = block.path;
     Instr i = code_[block.pc];
     i.operand2 = pc + 1;
@@ -150,6 +153,7 @@ class PlanMaker {
     s.kernel = kernel;
     s.tiers = s.stage = kNone;
     s.level = static_cast<u8>(level_);
+    s.axis = axis_;
     s.pc = static_cast<u32>(code_.size());
     s.path_hash = path_hash();
     const u32 site = add<Section::SITE>(s);
@@ -211,8 +215,8 @@ class PlanMaker {
     std::vector<SectionEntry> table;
     for (const auto& [kind, data] : used) {
       at = (at + 7) / 8 * 8;
-      table.push_back({kind, 1, kSectionRequired, record_size(kind), crc32(data.data(), data.size()),
-                       at, data.size()});
+      table.push_back({kind, 1, kSectionRequired, record_size(kind),
+                       crc32(data.data(), data.size()), at, data.size()});
       at += data.size();
     }
     h.file_bytes = at;
@@ -233,6 +237,7 @@ class PlanMaker {
     u32 pc;
     u32 children;
     bool is_loop;
+    u32 outer_axis;
     std::vector<u32> path;
   };
 
@@ -270,6 +275,7 @@ class PlanMaker {
   std::vector<u32> tensor_symbols_;
   u32 level_ = 0;
   u32 last_axis_ = kNone;
+  u32 axis_ = kNone;  // the innermost open one
   bool ragged_ = false;
 };
 
@@ -282,7 +288,8 @@ inline ptowsp_binding bind_value(u32 symbol, i64 value) {
 }
 
 // A row-major array over `data`.
-inline ptowsp_binding bind_data(u32 symbol, void* data, DType dtype, const std::vector<i64>& shape) {
+inline ptowsp_binding bind_data(u32 symbol, void* data, DType dtype,
+                                const std::vector<i64>& shape) {
   ptowsp_binding b{};
   b.symbol = symbol;
   b.dtype = static_cast<u32>(dtype);

@@ -78,7 +78,7 @@ void compare(bool alias, Matching matching, u32 seed) {
   };
   DynamicTensorMap oracle(matching);
   FixedTensorMap fast(tensors.loaded->bound.get(), matching);
-  std::vector<TaskRecord> records(400);
+  std::vector<u32> records(400, kNoSlot);
   std::vector<std::set<u32>> before(records.size());
   std::set<u32> live;
   for (u32 task = 0; task < records.size(); ++task) {
@@ -127,7 +127,7 @@ TEST(random_accesses_against_the_oracle) {
 TEST(a_covered_access_leaves_early) {
   Tensors t(false);
   FixedTensorMap map(t.loaded->bound.get(), Matching::Overlap);
-  std::vector<TaskRecord> records(3);
+  std::vector<u32> records(3, kNoSlot);
   const i64 zero[2] = {0, 0};
   const i64 four[2] = {4, 4};
   const i64 one[2] = {1, 1};
@@ -151,7 +151,7 @@ TEST(a_covered_access_leaves_early) {
 TEST(memory_stays_flat_over_many_tasks) {
   Tensors t(false);
   FixedTensorMap map(t.loaded->bound.get(), Matching::Overlap);
-  std::deque<TaskRecord> live;
+  std::deque<u32> live;
   const i64 one[2] = {1, 1};
   const i64 four[2] = {4, 4};
   std::size_t early = 0;
@@ -159,7 +159,7 @@ TEST(memory_stays_flat_over_many_tasks) {
     const i64 start[2] = {i % 28, (i * 7) % 28};
     const Region r = t.region(0, 2, start, four, one);
     map.query(r, [](u32) {});
-    live.emplace_back();
+    live.push_back(kNoSlot);
     map.insert(r, static_cast<u32>(i), &live.back());
     if (live.size() > 64) {
       map.remove(&live.front());

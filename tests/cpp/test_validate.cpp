@@ -94,6 +94,9 @@ TEST(a_valid_plan_can_be_read) {
   CHECK_EQ(view.count(Section::DEPS), 0u);
   CHECK_EQ(view.string(view.get<Section::KERNEL>(0).name), std::string_view("k"));
   CHECK_EQ(view.code(2).opcode, static_cast<u8>(Op::TASK));
+  CHECK_EQ(view.get<Section::SITE>(0).axis, 1u);
+  CHECK_EQ(view.get<Section::AXIS>(1).outer, 0u);
+  CHECK_EQ(view.get<Section::AXIS>(0).outer, kNone);
   CHECK(view.has(Feature::RAGGED));
   CHECK(!view.has(Feature::SPARSE));
 }

@@ -122,6 +122,7 @@ struct Reader {
 #define READ_Str(target) touch(r.view.string(static_cast<u32>(value)));
 #define READ_OptStr(target) touch(r.view.string(static_cast<u32>(value)));
 #define READ_DebugStr(target) touch(r.view.string(static_cast<u32>(value), Section::DEBUG_STRING));
+#define READ_DepsStr(target) touch(r.view.string(static_cast<u32>(value), Section::DEPS_STRING));
 #define READ_Span(target) \
   r.span_first = value;   \
   span = Section::target;
@@ -206,9 +207,10 @@ void read_code(const PlanView& view) {
   for (u32 pc = 0; pc < view.count(Section::CODE); ++pc) {
     const Instr instr = view.code(pc);
     const Op op = static_cast<Op>(instr.opcode);
-    if (op == Op::TASK) {
+    if (op == Op::TASK || op == Op::COLLECTIVE || op == Op::SLOT_LOAD) {
       insist(view.get<Section::SITE>(instr.operand2).pc == pc);
-      for (u32 i = 0; i < instr.operand1; ++i) total += view.code(++pc).operand2;
+      const u32 words = op == Op::SLOT_LOAD ? 1u : u32{instr.operand1};
+      for (u32 i = 0; i < words; ++i) total += view.code(++pc).operand2;
     } else if (op == Op::END) {
       insist(depth > 0 && ends[depth] == pc + 1);
       --depth;
@@ -220,6 +222,21 @@ void read_code(const PlanView& view) {
     }
   }
   insist(depth == 0);
+}
+
+// Finds the loops around every site as a device does, without the code.
+void read_nests(const PlanView& view) {
+  for (u32 i = 0; i < view.count(Section::SITE); ++i) {
+    const Site site = view.get<Section::SITE>(i);
+    insist(site.level <= kMaxLoops);
+    u32 level = site.level;
+    for (u32 axis = site.axis; axis != kNone;) {
+      const Axis a = view.get<Section::AXIS>(axis);
+      insist(a.level < level);
+      level = a.level;
+      axis = a.outer;
+    }
+  }
 }
 
 }  // namespace
@@ -235,6 +252,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read_records(view);
   read_exprs(view);
   read_code(view);
+  read_nests(view);
   sink = total;
   return 0;
 }

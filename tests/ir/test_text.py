@@ -11,7 +11,7 @@ from pto_wsp import ir
 from pto_wsp.errors import CompileError
 from pto_wsp.ir import Binary, BinaryOp, Const, LoopVar, SymbolRef
 from tests.conftest import Golden
-from tests.ir.samples import SAMPLES
+from tests.ir.samples import SAMPLES, dense
 from tests.ir.strategies import Case, any_exprs, cases, wild_modules
 
 
@@ -86,6 +86,20 @@ def test_expressions(expr: ir.Expr, text: str) -> None:
 def test_names_in_scope() -> None:
     assert ir.expr_text(LoopVar("a"), ["a"]) == "a"
     assert ir.expr_text(SymbolRef("a"), ["a"]) == "$a"
+
+
+def test_loop_variable_hides_a_symbol_in_its_loop_only() -> None:
+    def call(index: ir.Expr) -> ir.Call:
+        return ir.Call("k", (index,), ())
+
+    inside = (call(LoopVar("n")), call(SymbolRef("n")))
+    body = (call(SymbolRef("n")), dense("n", 2, *inside), call(SymbolRef("n")), call(LoopVar("n")))
+    module = ir.Module("m", (), (), (), body)
+    assert ir.to_text(module) == (
+        "module m\n\nbody {\n  k[n]()\n  parallel n in n: dense 0:+2 {\n"
+        "    k[n]()\n    k[$n]()\n  }\n  k[n]()\n  k[?n]()\n}\n"
+    )
+    check_round_trip(module)
 
 
 def test_comments_and_layout_do_not_matter() -> None:

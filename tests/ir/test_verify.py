@@ -108,6 +108,14 @@ def blocks(depth: int) -> ir.Module:
     return body(stmt)
 
 
+def pairs(depth: int) -> ir.Module:
+    """Branches of two statements, which need a block of their own in the plan."""
+    stmt: ir.Stmt = LOOP
+    for _ in range(depth):
+        stmt = ir.Combine(((stmt, LOOP),), HERE)
+    return body(stmt)
+
+
 def chain(depth: int) -> ir.Expr:
     """An expression `depth` nodes high."""
     expr: ir.Expr = SymbolRef("n")
@@ -144,6 +152,7 @@ LEGAL: dict[str, ir.Module] = {
     "empty loop": loop(body=()),
     "16 loops": nest(16),
     "48 blocks": blocks(48),
+    "47 blocks and loops": pairs(23),
     "height 64": index(chain(64)),
     "4095 nodes": index(doubled(11)),
     "64 parameters": many_params(64),
@@ -257,6 +266,7 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ("branch 2 of combine is empty", body(ir.Combine(((LOOP,), ()), HERE))),
     ("step 1 of sequential is empty", body(ir.Sequential(((),), HERE))),
     ("more than 48 blocks inside each other", blocks(49)),
+    ("more than 48 blocks inside each other", pairs(24)),
     (
         "too many statements in one combine",
         body(ir.Combine(((LOOP,) * 65536,), HERE)),

@@ -74,6 +74,7 @@ class Sketch:
         self._params: list[tuple[P, ...]] = []
         self._path = [0, 0]  # entry, then the number of the next child per open block
         self._level = 0
+        self._axis = NONE
         self.b.add(Entry(pc=0, process=NONE))
 
     # --- names ---
@@ -194,14 +195,17 @@ class Sketch:
                 extent=extent,
                 parent=parent,
                 lengths=NONE if lengths is None else lengths,
+                outer=self._axis,
             )
         )
         self.b.debug(Section.AXIS, axis, loc)
         variable = self.b.expr(ExprOp.LOOPVAR, arg=self._level)
+        outer, self._axis = self._axis, axis
         self._level += 1
         with self.block(Op.FOR_EACH if ordered else Op.PARALLEL_FOR, axis):
             yield variable
         self._level -= 1
+        self._axis = outer
 
     @contextmanager
     def block(self, op: Op, operand1: int | None = None) -> Generator[None, None, None]:
@@ -227,7 +231,13 @@ class Sketch:
         for p, (tensor, dims) in zip(params, regions, strict=True):
             self.b.emit(_WORDS[p.mode], 0, self._access(tensor, p.mode, dims))
         site = self.b.add(
-            Site(kernel=kernel, pc=pc, level=self._level, path_hash=path_hash(self._path))
+            Site(
+                kernel=kernel,
+                pc=pc,
+                level=self._level,
+                axis=self._axis,
+                path_hash=path_hash(self._path),
+            )
         )
         self.b.debug(Section.SITE, site, loc)
         self.b.patch(pc, len(params), site)

@@ -196,7 +196,9 @@ def test_counts_beyond_64_bits_are_left_to_the_run() -> None:
     outer = program.records(plan.Axis)[0]
     walker = Walker(program, Bindings())
     assert walker.value(outer.body_tasks, (0,)) == huge * huge + 1
-    program.validate()
+    program = counting(dense("a", 2, dense("b", huge, CALL), dense("c", huge, CALL)))
+    walker = Walker(program, Bindings())
+    assert walker.value(program.records(plan.Axis)[0].body_tasks, (0,)) == 2 * huge
 
 
 def triangle(depth: int, start: int = 0) -> ir.Loop:
@@ -214,6 +216,14 @@ def triangle(depth: int, start: int = 0) -> ir.Loop:
 def test_sums_inside_sums(depth: int, start: int) -> None:
     module = ir.Module("m", (extent("n"),), (), (KERNEL,), (triangle(depth, start),))
     check_tasks(Case(module, Bindings(extents={"n": 4})))
+
+
+def test_count_that_varies_by_a_start_alone() -> None:
+    """j starts at i, so the extents of k differ between iterations of i, and o must add them up."""
+    inner = ir.Loop("k", "k", AxisKind.EXPR, Order.PARALLEL, Const(0), LoopVar("j"), (CALL,))
+    shifted = ir.Loop("j", "j", AxisKind.DENSE, Order.PARALLEL, LoopVar("i"), Const(2), (inner,))
+    module = ir.Module("m", (), (), (KERNEL,), (dense("o", 2, dense("i", 3, shifted)),))
+    check_tasks(Case(module, Bindings()))
 
 
 def test_count_too_deep_for_the_format_is_unknown() -> None:
@@ -261,6 +271,12 @@ def test_widest_call_is_a_valid_plan() -> None:
     call = ir.Call("g", (Const(-1),) * 96, regions)
     tensors = (ir.TensorDecl("X", DType.F32, 8),)
     lower(ir.Module("m", (), tensors, (kernel,), (call,))).validate()
+
+
+def test_constant_indices_keep_their_sign() -> None:
+    program = counting(replace(CALL, indices=(Const(-3), Const(2**63 - 1), Const(-(2**63)))))
+    (task,) = Walker(program, Bindings()).tasks()
+    assert task.indices == (-3, 2**63 - 1, -(2**63))
 
 
 def test_module_without_tasks() -> None:

@@ -1,261 +1,49 @@
-"""Hand-made plans that together use every section and nearly every opcode.
-
-`Writer` keeps the books that the format asks for: child numbers, loop levels, block ends.
-"""
+"""Hand-made plans that together use every section and nearly every opcode."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 from pto_wsp.dtypes import DType
 from pto_wsp.plan import (
     NONE,
-    Access,
-    AccessDim,
     AccessMode,
     After,
     Alloc,
-    Axis,
     AxisKind,
     BodyForm,
     Channel,
     ChannelRef,
     Const,
     Deps,
+    DepsDistance,
     Descriptor,
-    Dim,
     Directive,
     Domain,
-    Entry,
     ExprOp,
-    ExprRef,
     HazardKind,
-    Kernel,
     Layout,
     LayoutDim,
     LayoutKind,
     Mesh,
     Op,
-    Param,
     ParamKind,
     Place,
     Plan,
-    PlanBuilder,
     Process,
     ProofKind,
     ReduceOp,
     ScalarType,
     Section,
-    Site,
     Slot,
     Stage,
     Storage,
     StorageClass,
-    Symbol,
     SymbolKind,
-    TaskKind,
     Tensor,
     Tier,
     TierSet,
-    abi_hash,
-    name_hash,
-    path_hash,
 )
 from pto_wsp.srcloc import SrcLoc
-
-IO_WORD = {
-    AccessMode.IN: Op.IO_INPUT,
-    AccessMode.OUT: Op.IO_OUTPUT,
-    AccessMode.INOUT: Op.IO_INOUT,
-    AccessMode.ACCUM: Op.IO_ACCUM,
-}
-
-
-@dataclass(frozen=True)
-class P:
-    """A kernel parameter."""
-
-    name: str
-    mode: AccessMode | None = AccessMode.IN
-    kind: ParamKind = ParamKind.TENSOR
-    rank: int = 0
-    dtype: DType = DType.F32
-    shape: tuple[int, ...] = ()
-    value: int = 0
-
-
-class Writer(PlanBuilder):
-    """A builder that counts children, loops and block ends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.path: list[int] = []
-        self.level = 0
-
-    # --- tables ---
-
-    def symbol(self, name: str, kind: SymbolKind, **fields: int) -> int:
-        dtype = DType(fields.pop("dtype", DType.I64))
-        record = Symbol(name=self.string(name), kind=kind, dtype=dtype, **fields)
-        return self.add(record)
-
-    def symbol_value(self, symbol: int) -> int:
-        return self.expr(ExprOp.SYMBOL, a=symbol)
-
-    def tensor(self, name: str, rank: int, dtype: DType = DType.F32, layout: int = NONE) -> int:
-        symbol = self.symbol(name, SymbolKind.TENSOR, dtype=dtype, rank=rank, flags=1)
-        storage = self.add(Storage(storage_class=StorageClass.BOUND))
-        dims = self.count(Section.DIM)
-        for _ in range(rank):
-            self.add(Dim())
-        text = self.string(name)
-        record = Tensor(
-            name=text, symbol=symbol, storage=storage, dtype=dtype, dims=dims, rank=rank,
-            layout=layout,
-        )  # fmt: skip
-        return self.add(record)
-
-    def made(self, name: str, cls: StorageClass, shape: Sequence[int], alloc: int = NONE) -> int:
-        """A tensor that the user does not bind."""
-        storage = self.add(Storage(storage_class=cls, alloc=alloc))
-        dims = self.count(Section.DIM)
-        for extent in shape:
-            self.add(Dim(shape=self.const(extent)))
-        text = self.string(name)
-        return self.add(
-            Tensor(name=text, storage=storage, dtype=DType.F32, dims=dims, rank=len(shape))
-        )
-
-    def kernel(self, name: str, params: Sequence[P], **fields: Any) -> int:
-        first = self.count(Section.PARAM)
-        signature: list[tuple[str, int, int, int, int]] = []
-        for p in params:
-            shape = self.exprs([self.const(n) for n in p.shape])
-            record = Param(
-                name=self.string(p.name), kind=p.kind, dtype=p.dtype, mode=p.mode or 0,
-                rank=p.rank, shape=shape, shape_rank=len(p.shape), value=p.value,
-            )  # fmt: skip
-            self.add(record)
-            signature.append((p.name, p.kind, p.dtype, p.mode or 0, p.rank))
-        kernel = Kernel(
-            name=self.string(name), params=first, num_params=len(params),
-            name_hash=name_hash(name), abi_hash=abi_hash(signature), **fields,
-        )  # fmt: skip
-        return self.add(kernel)
-
-    def exprs(self, nodes: Sequence[int]) -> int:
-        """The first of a run in EXPR_LIST."""
-        first = self.count(Section.EXPR_LIST)
-        for node in nodes:
-            self.add(ExprRef(expr=node))
-        return first
-
-    def access(self, tensor: int, mode: AccessMode, dims: Sequence[int | tuple[int, int]]) -> int:
-        """A region: a node is an index that the kernel does not see, (start, extent) is a slice."""
-        first = self.count(Section.ACCESS_DIM)
-        one = self.const(1)
-        for dim in dims:
-            start, extent, flags = (dim, one, 1) if isinstance(dim, int) else (*dim, 0)
-            self.add(AccessDim(start=start, extent=extent, step=one, flags=flags))
-        return self.add(Access(tensor=tensor, mode=mode, dims=first, rank=len(dims)))
-
-    # --- expressions ---
-
-    def loop_var(self, level: int) -> int:
-        return self.expr(ExprOp.LOOPVAR, arg=level)
-
-    def bound_var(self, level: int) -> int:
-        return self.expr(ExprOp.BOUNDVAR, arg=level)
-
-    def binary(self, op: ExprOp, a: int, b: int, type: ScalarType = ScalarType.I64) -> int:
-        return self.expr(op, type=type, a=a, b=b)
-
-    def load(self, symbol: int, index: int, second: int = NONE) -> int:
-        return self.expr(ExprOp.LOAD, a=symbol, b=index, c=second)
-
-    # --- code ---
-
-    @contextmanager
-    def entry(self, process: int = NONE) -> Iterator[None]:
-        index = self.add(Entry(pc=self.here, process=process))
-        self.path = [index, 0]
-        yield
-        self.emit(Op.HALT)
-
-    def item(self, op: Op, operand1: int = 0, operand2: int = 0) -> int:
-        pc = self.emit(op, operand1, operand2)
-        self.path[-1] += 1
-        return pc
-
-    @contextmanager
-    def block(self, op: Op, operand1: int = 0, condition: int | None = None) -> Iterator[int]:
-        pc = self.emit(op, operand1)
-        if condition is not None:
-            self.emit(Op.EXT, 0, condition)
-        self.path.append(0)
-        yield pc
-        children = self.path.pop()
-        self.emit(Op.END)
-        counted = op in (Op.COMBINE, Op.SEQUENTIAL)
-        self.patch(pc, operand1=children if counted else None, operand2=self.here)
-        self.path[-1] += 1
-
-    @contextmanager
-    def loop(
-        self,
-        op: Op,
-        name: str,
-        extent: int,
-        kind: AxisKind = AxisKind.DENSE_DYN,
-        condition: int | None = None,
-        **fields: int,
-    ) -> Iterator[int]:
-        """A loop; yields its variable."""
-        start = fields.pop("start", self.const(0))
-        record = Axis(
-            name=self.string(name), kind=kind, level=self.level, start=start, extent=extent,
-            **fields,
-        )  # fmt: skip
-        axis = self.add(record)
-        variable = self.loop_var(self.level)
-        self.level += 1
-        with self.block(op, axis, condition):
-            yield variable
-        self.level -= 1
-
-    def task(
-        self,
-        kernel: int,
-        words: Sequence[tuple[Op, int, int]],
-        tiers: int = NONE,
-        stage: int = NONE,
-    ) -> int:
-        """A TASK with its words; the site."""
-        site = Site(
-            kernel=kernel, tiers=tiers, pc=self.here, level=self.level, stage=stage,
-            path_hash=path_hash(self.path),
-        )  # fmt: skip
-        index = self.add(site)
-        self.item(Op.TASK, len(words), index)
-        for op, operand1, operand2 in words:
-            self.emit(op, operand1, operand2)
-        return index
-
-    def site_here(self, kind: TaskKind) -> int:
-        """A site for the next instruction."""
-        record = Site(kind=kind, pc=self.here, level=self.level, path_hash=path_hash(self.path))
-        return self.add(record)
-
-
-def var(level: int) -> tuple[Op, int, int]:
-    return Op.PARAM_LOOPVAR, level, 0
-
-
-def io(mode: AccessMode, access: int) -> tuple[Op, int, int]:
-    return IO_WORD[mode], 0, access
+from tests.plan.writer import P, Writer, io, var
 
 
 def dense() -> Plan:
@@ -343,7 +131,7 @@ def sparse() -> Plan:
     indptr = w.symbol("indptr", SymbolKind.ARRAY, dtype=DType.I32, rank=1)
     indices = w.symbol("indices", SymbolKind.ARRAY, dtype=DType.I32, rank=1)
     grid = w.symbol("grid", SymbolKind.ARRAY, dtype=DType.U16, rank=2)
-    scale = w.symbol("scale", SymbolKind.SCALAR, dtype=DType.F32)
+    scale = w.symbol("scale", SymbolKind.SCALAR, dtype=DType.F32, max_value=0)
     x = w.tensor("X", 2)
     s = P("s", None, ParamKind.SCALAR)
     expert = w.kernel("expert", [P("x", AccessMode.INOUT, rank=1), s])
@@ -427,17 +215,23 @@ def tiers() -> Plan:
                 second = w.task(add, words)
         w.item(Op.FREE, 0)
         w.item(Op.BARRIER)
-    distance = w.exprs([w.const(0)])
+    same, earlier = w.add(DepsDistance()), w.add(DepsDistance(expr=w.loop_var(0)))
     w.add(
         Deps(
             source=first, sink=second, proof=ProofKind.DISTANCE, hazard=HazardKind.RAW,
-            distance=distance, num_distance=1,
+            distance=same, num_distance=1,
+        )
+    )  # fmt: skip
+    w.add(
+        Deps(
+            source=first, sink=first, proof=ProofKind.SYMBOLIC, hazard=HazardKind.WAW,
+            distance=earlier, num_distance=1,
         )
     )  # fmt: skip
     w.add(
         Deps(
             source=second, sink=second, proof=ProofKind.UNKNOWN, hazard=HazardKind.WAW,
-            reason=w.string("bucket is i // 8"),
+            reason=w.deps_string("bucket is i // 8"),
         )
     )  # fmt: skip
     w.add(Descriptor(name=w.string("row"), site=first, expr=w.loop_var(0), dtype=DType.I32))
@@ -479,6 +273,7 @@ def channels() -> Plan:
                     domain=Domain.HOST)  # fmt: skip
     take = w.kernel("take", [P("t", rank=1), P("x", AccessMode.OUT, rank=1), P("page")],
                     domain=Domain.ACCELERATOR)  # fmt: skip
+    shift = w.kernel("shift", [P("x", AccessMode.INOUT, rank=1)])
     names = w.add(ChannelRef(channel=pipe))
     w.add(ChannelRef(channel=pipe))
     producer = w.add(
@@ -497,11 +292,11 @@ def channels() -> Plan:
         w.item(Op.NOP)
     with w.entry(producer):
         with w.loop(Op.PARALLEL_FOR, "n", w.symbol_value(n)) as i:
-            w.site_here(TaskKind.LOAD)
-            w.item(Op.SLOT_LOAD, slot, w.access(flags, AccessMode.IN, [i]))
+            w.slot_load(slot, w.access(flags, AccessMode.IN, [i]))
             left = w.expr(ExprOp.SLOT, a=slot)
             going = w.binary(ExprOp.GT, left, w.const(0), ScalarType.BOOL)
-            with w.loop(Op.LOOP_WHILE, "tries", w.const(9), AxisKind.DENSE, condition=going):
+            with w.loop(Op.LOOP_WHILE, "tries", w.const(9), AxisKind.DENSE, condition=going) as t:
+                tries = w.axis
                 w.item(Op.CALL, 0, 3)
                 w.item(Op.SLOT_SET, slot, w.binary(ExprOp.SUB, left, w.const(1)))
                 with w.block(Op.COND, condition=going):
@@ -511,17 +306,19 @@ def channels() -> Plan:
             site = w.task(make, [io(AccessMode.OUT, made), io(AccessMode.INOUT, order)])
             w.item(Op.SEND, pipe, site)
         w.item(Op.CLOSE, pipe)
-    with w.entry(consumer), w.block(Op.RECV, pipe):
+    with w.entry(consumer), w.recv(pipe) as number:
         taken = w.access(message, AccessMode.IN, [span])
-        written = w.access(x, AccessMode.OUT, [w.const(0), span])
+        written = w.access(x, AccessMode.OUT, [number, span])
         page = w.access(paged, AccessMode.IN, [])
         words = [io(AccessMode.IN, taken), io(AccessMode.OUT, written), io(AccessMode.IN, page)]
-        place = w.task(take, words)
-    w.level = 2
+        place = w.task(take, [var(0), *words])
+    w.level, w.axis = 2, tries  # of the CALL
     with w.entry(), w.block(Op.COMBINE):
-        w.item(Op.COLLECTIVE, 1, w.site_here(TaskKind.COLLECTIVE))
-    coordinates = w.exprs([w.const(0), w.const(1)])
-    w.add(Place(site=place, mesh=mesh, coordinates=coordinates, rank=2))
+        row = w.access(x, AccessMode.INOUT, [t, span])
+        w.task(shift, [var(1), io(AccessMode.INOUT, row)], op=Op.COLLECTIVE)
+    w.add(Place(site=place, mesh=mesh, dim=0, coordinate=w.schedule_const(0).node))
+    key = w.schedule_expr(ExprOp.TASK_ORDINAL)
+    w.add(Place(site=place, mesh=mesh, dim=1, coordinate=key.node))
     return w.build()
 
 

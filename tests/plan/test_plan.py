@@ -19,12 +19,14 @@ from pto_wsp.plan import (
     Op,
     Plan,
     Section,
+    SymbolKind,
 )
 from pto_wsp.plan.container import decode
 from pto_wsp.srcloc import SrcLoc
 from tests.conftest import Golden
 from tests.plan import samples
 from tests.plan.draft import Draft
+from tests.plan.writer import Writer
 
 
 @pytest.fixture(params=list(samples.ALL))
@@ -39,7 +41,13 @@ def test_round_trip(sample: Plan) -> None:
     assert again.features == sample.features
     assert again.disassemble() == sample.disassemble()
     for section in Section:
-        if section.name not in ("STRING", "SCHEDULE_STRING", "KERNEL_BYTES", "DEBUG_STRING"):
+        if section.name not in (
+            "STRING",
+            "SCHEDULE_STRING",
+            "KERNEL_BYTES",
+            "DEBUG_STRING",
+            "DEPS_STRING",
+        ):
             assert again.section(section) == sample.section(section)
 
 
@@ -101,7 +109,7 @@ def test_positions_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     inside = SrcLoc(str(tmp_path / "models" / "wave.py"), 7, 3, 9)
     outside = SrcLoc("/elsewhere/lib.py", 9)
-    w = samples.Writer()
+    w = Writer()
     with w.entry():
         w.item(Op.NOP)
     w.debug(Section.ENTRY, 0, inside)
@@ -127,8 +135,30 @@ def test_plan_id_ignores_schedule_bodies_and_positions() -> None:
     assert samples.ragged().plan_id != plan.plan_id
 
 
+def test_ids_ignore_proofs() -> None:
+    plan = samples.tiers()
+    bare = Draft(plan)
+    for section in (Section.DEPS, Section.DEPS_DISTANCE, Section.DEPS_STRING):
+        bare.drop(section)
+    other = Plan.from_bytes(bare.seal())
+    assert (other.plan_id, other.schedule_id) == (plan.plan_id, plan.schedule_id)
+
+
+def test_places_belong_to_the_schedule() -> None:
+    plan = samples.channels()
+    bare = Plan.from_bytes(Draft(plan).drop(Section.PLACE).seal())
+    assert bare.plan_id == plan.plan_id
+    assert bare.schedule_id != plan.schedule_id
+    assert bare.with_schedule_of(plan) == plan
+
+
+def test_a_default_is_part_of_the_plan_id() -> None:
+    other = Draft(samples.dense()).set(Section.CONST, 0, bits=9)
+    assert Plan.from_bytes(other.seal()).plan_id != samples.dense().plan_id
+
+
 def test_schedule_swap_keeps_the_plan_id() -> None:
-    w = samples.Writer()
+    w = Writer()
     with w.entry():
         w.item(Op.NOP)
     w.directive(Directive.START, [1], SrcLoc("other.py", 5))
@@ -147,13 +177,23 @@ def test_schedule_swap_keeps_the_plan_id() -> None:
 
 
 def test_schedule_swap_refuses_other_symbols() -> None:
-    w = samples.Writer()
+    w = Writer()
     with w.entry():
         w.item(Op.NOP)
-    width = w.symbol("width", samples.SymbolKind.EXTENT)
+    width = w.symbol("width", SymbolKind.EXTENT)
     w.directive(Directive.READY, [3, w.schedule_expr(ExprOp.SYMBOL, a=width)])
     with pytest.raises(PlanError, match="reads 'width'"):
         samples.dense().with_schedule_of(w.build())
+
+
+def test_schedule_swap_refuses_other_places() -> None:
+    with pytest.raises(PlanError, match="places site 2"):
+        samples.dense().with_schedule_of(samples.channels())
+    other = Draft(samples.channels())
+    name = other.get(Section.CHANNEL, 0, "name")
+    renamed = Plan.from_bytes(other.set(Section.MESH, 0, name=name).seal())
+    with pytest.raises(PlanError, match="uses mesh 'devices'"):
+        renamed.with_schedule_of(samples.channels())
 
 
 @pytest.mark.parametrize(
@@ -169,8 +209,9 @@ def test_wrong_ids_are_refused(offset: int, message: str) -> None:
 
 def test_wrong_body_hash_is_refused() -> None:
     draft = Draft(samples.dense()).set(Section.KERNEL_BODY, 0, hash_lo=1)
-    with pytest.raises(PlanError, match="the body of kernel 'cell'"):
+    with pytest.raises(PlanError, match="the body of kernel 'cell'") as error:
         Plan.from_bytes(draft.seal())
+    assert error.value.offset == draft.offset(Section.KERNEL_BODY)
 
 
 def test_equal_bodies_are_stored_once() -> None:
@@ -180,7 +221,7 @@ def test_equal_bodies_are_stored_once() -> None:
 
 
 def test_builder_refuses_what_does_not_fit() -> None:
-    w = samples.Writer()
+    w = Writer()
     with pytest.raises(PlanError, match="does not fit into 64 bits"):
         w.const(2**63)
     with pytest.raises(PlanError, match="too long for a plan"):
@@ -192,7 +233,7 @@ def test_builder_refuses_what_does_not_fit() -> None:
 
 
 def test_builder_shares_strings_and_nodes() -> None:
-    w = samples.Writer()
+    w = Writer()
     assert w.string("a") == w.string("a") != w.string("b")
     assert w.const(-5) == w.const(-5) != w.const(5)
     assert w.schedule_const(3) == w.schedule_const(3)

@@ -24,7 +24,7 @@ from pto_wsp.plan import (
     SymbolKind,
 )
 from tests.plan.draft import Draft, fault_of, refuses
-from tests.plan.samples import Writer
+from tests.plan.writer import Writer
 
 I64, F64, BOOL = ScalarType.I64, ScalarType.F64, ScalarType.BOOL
 E = ExprOp
@@ -36,7 +36,7 @@ def writer() -> Writer:
     with w.entry():
         w.item(Op.NOP)
     w.symbol("n", SymbolKind.EXTENT)
-    w.symbol("s", SymbolKind.SCALAR, dtype=DType.F32)
+    w.symbol("s", SymbolKind.SCALAR, dtype=DType.F32, max_value=0)
     w.symbol("a", SymbolKind.ARRAY, dtype=DType.I32, rank=1)
     w.symbol("m", SymbolKind.ARRAY, dtype=DType.I32, rank=2)
     w.symbol("flag", SymbolKind.SCALAR, dtype=DType.BOOL)

@@ -7,12 +7,24 @@ import pytest
 from pto_wsp.dtypes import DType
 from pto_wsp.plan import (
     NONE,
+    Access,
+    AccessDim,
+    AccessMode,
+    After,
     Alloc,
     BodyForm,
+    Const,
     Dim,
+    Expr,
+    ExprOp,
+    Layout,
     LayoutDim,
     LayoutKind,
     Op,
+    ParamKind,
+    Place,
+    Plan,
+    ScalarType,
     Section,
     Storage,
     StorageClass,
@@ -22,6 +34,7 @@ from pto_wsp.plan import (
 )
 from tests.plan import samples
 from tests.plan.draft import Draft, Rule, fault_of, refuses
+from tests.plan.writer import P, Writer
 
 S = Section
 BIG = 1 << 20
@@ -82,6 +95,9 @@ DATA = [
          "symbol 'X' has too many dimensions", (S.SYMBOL, 2, "rank")),
     Rule("symbol_unwritten", samples.dense, lambda d: d.set(S.SYMBOL, 2, flags=0),
          "writes a tensor whose symbol says that no task writes it", (S.ACCESS, 2, "mode")),
+    Rule("symbol_float_range", samples.sparse, lambda d: d.set(S.SYMBOL, 4, max_value=1),
+         "symbol 'scale' is floating point and must have the range 0, 0",
+         (S.SYMBOL, 4, "min_value")),
     Rule("alloc_align", samples.tiers, lambda d: d.set(S.ALLOC, 0, align=48),
          "Alloc.align is not a power of two", (S.ALLOC, 0, "align")),
     Rule("alloc_align_zero", samples.tiers, lambda d: d.set(S.ALLOC, 0, align=0),
@@ -182,16 +198,33 @@ OTHERS = [
          "After without indices must name an earlier site", (S.AFTER, 0, "site")),
     Rule("deps_distance", samples.tiers, lambda d: d.set(S.DEPS, 0, proof=0),
          "Deps.distance is there exactly for DISTANCE and SYMBOLIC", (S.DEPS, 0, "num_distance")),
-    Rule("place_rank", samples.channels, lambda d: d.set(S.PLACE, 0, rank=1),
-         "Place.rank is not the rank of its mesh", (S.PLACE, 0, "rank")),
+    Rule("deps_proof", samples.tiers, lambda d: d.set(S.DEPS, 1, proof=2),
+         "a DISTANCE proof has constants only, a SYMBOLIC one some expression",
+         (S.DEPS, 1, "proof")),
+    Rule("deps_constant", samples.tiers, lambda d: d.set(S.DEPS_DISTANCE, 1, expr=NONE),
+         "a DISTANCE proof has constants only, a SYMBOLIC one some expression",
+         (S.DEPS, 1, "proof")),
+    Rule("deps_value", samples.tiers, lambda d: d.set(S.DEPS_DISTANCE, 1, value=3),
+         "DepsDistance.value must be 0 beside an expression", (S.DEPS_DISTANCE, 1, "value")),
+    Rule("deps_reason", samples.tiers, lambda d: d.set(S.DEPS, 2, reason=1),
+         "Deps.reason is not the offset of a string", (S.DEPS, 2, "reason")),
+    Rule("place_dim", samples.channels, lambda d: d.set(S.PLACE, 1, dim=2),
+         "a place needs one record per dimension of its mesh, in order", (S.PLACE, 1, "dim")),
+    Rule("place_order", samples.channels, lambda d: d.set(S.PLACE, 0, dim=1),
+         "a place needs one record per dimension of its mesh, in order", (S.PLACE, 0, "dim")),
+    Rule("place_site", samples.channels, lambda d: d.set(S.PLACE, 1, site=3),
+         "a place needs one record per dimension of its mesh, in order", (S.PLACE, 1, "dim")),
+    Rule("place_type", samples.channels,
+         lambda d: d.set(S.SCHEDULE_EXPR, 0, type=ScalarType.F64),
+         "Place.coordinate must be of type I64", (S.PLACE, 0, "coordinate")),
     Rule("descriptor_type", samples.tiers, lambda d: d.set(S.DESCRIPTOR, 0, dtype=DType.F32),
          "Descriptor.expr must be of type F64, not I64", (S.DESCRIPTOR, 0, "expr")),
     Rule("channel_element", samples.channels, lambda d: d.set(S.CHANNEL, 0, element=3),
          "Channel.element is not a tensor of class CHANNEL", (S.CHANNEL, 0, "element")),
     Rule("channel_send", samples.channels, lambda d: d.set(S.CHANNEL, 0, element=0),
-         "SEND names a task that does not write the channel's element", (S.CODE, 16, None)),
+         "SEND names a task that does not write the channel's element", (S.CODE, 17, None)),
     Rule("entry_process", samples.channels, lambda d: d.set(S.ENTRY, 2, process=0),
-         "RECV uses a channel that its process does not consume", (S.CODE, 20, None)),
+         "RECV uses a channel that its process does not consume", (S.CODE, 21, None)),
     Rule("process_entry", samples.channels, lambda d: d.set(S.PROCESS, 0, entry=2),
          "the process's entry belongs to another process", (S.PROCESS, 0, "entry")),
     Rule("arg_string", samples.ragged, lambda d: d.set(S.SCHEDULE_ARG, 2, bits=1),
@@ -234,15 +267,15 @@ def test_strings(text: bytes, message: str) -> None:
 
 
 def test_utf8_is_accepted() -> None:
-    w = samples.Writer()
+    w = Writer()
     w.symbol("größe π 数 🙂", SymbolKind.EXTENT)
     with w.entry():
         pass
     assert "größe π 数 🙂" in w.build().disassemble()
 
 
-def nothing() -> samples.Writer:
-    w = samples.Writer()
+def nothing() -> Writer:
+    w = Writer()
     with w.entry():
         w.item(Op.NOP)
     return w
@@ -288,20 +321,20 @@ def test_layout_rank_has_a_limit() -> None:
     w = nothing()
     for _ in range(9):
         w.add(LayoutDim(kind=LayoutKind.REPLICATE))
-    w.add(samples.Layout(dims=0, rank=9))
+    w.add(Layout(dims=0, rank=9))
     refuses(w, "Layout.rank is too high", S.LAYOUT, 0, "rank")
 
 
 @pytest.mark.parametrize(("kind", "count"), [("tensor", 65), ("scalar", 33), ("any", 161)])
 def test_parameters_have_a_limit(kind: str, count: int) -> None:
     by_kind = {
-        "tensor": samples.P("p"),
-        "scalar": samples.P("p", None, samples.ParamKind.SCALAR),
-        "any": samples.P("p", None, samples.ParamKind.CONSTEXPR),
+        "tensor": P("p"),
+        "scalar": P("p", None, ParamKind.SCALAR),
+        "any": P("p", None, ParamKind.CONSTEXPR),
     }
     w = nothing()
     p = by_kind[kind]
-    w.kernel("k", [samples.P(f"p{i}", p.mode, p.kind) for i in range(count)])
+    w.kernel("k", [P(f"p{i}", p.mode, p.kind) for i in range(count)])
     refuses(w, "a kernel has too many", S.KERNEL, 0, "num_params")
 
 
@@ -335,14 +368,14 @@ def test_regions(extent: int, step: int, flags: int, message: str, field: str) -
     w = nothing()
     x = w.tensor("X", 1)
     values = {"extent": w.const(extent), "step": w.const(step)}
-    w.add(samples.AccessDim(start=w.const(0), flags=flags, **values))
-    w.add(samples.Access(tensor=x, mode=samples.AccessMode.IN, dims=0, rank=1))
+    w.add(AccessDim(start=w.const(0), flags=flags, **values))
+    w.add(Access(tensor=x, mode=AccessMode.IN, dims=0, rank=1))
     refuses(w, message, S.ACCESS_DIM, 0, field)
 
 
 def test_array_symbols_have_no_default() -> None:
     w = nothing()
-    w.add(samples.Const(bits=1))
+    w.add(Const(bits=1))
     record = Symbol(
         name=w.string("a"), kind=SymbolKind.ARRAY, dtype=DType.I32, rank=1, default_value=0
     )
@@ -350,24 +383,39 @@ def test_array_symbols_have_no_default() -> None:
     refuses(w, "symbol 'a' cannot have a default", S.SYMBOL, 0, "default_value")
 
 
-def test_distance_proofs_are_constant() -> None:
+def test_distances_read_the_loops_of_the_source() -> None:
     draft = Draft(samples.tiers())
-    index = draft.get(S.DEPS, 0, "distance")
-    variable = next(i for i in range(64) if draft.get(S.EXPR, i, "op") == samples.ExprOp.LOOPVAR)
-    draft.set(S.EXPR_LIST, index, expr=variable)
+    variable = draft.get(S.DEPS_DISTANCE, 1, "expr")
+    assert draft.get(S.EXPR, variable, "op") == ExprOp.LOOPVAR
+    draft.data(S.EXPR, draft.sections[S.EXPR].data + Expr(op=ExprOp.LOOPVAR, arg=1).pack())
+    draft.set(S.DEPS_DISTANCE, 1, expr=len(draft.sections[S.EXPR].data) // 16 - 1)
     offset, message = fault_of(draft.seal())
-    assert message == "a DISTANCE proof needs constants"
-    assert offset == draft.offset(S.EXPR_LIST, index)
+    assert "DepsDistance.expr reads a variable of loop level 1" in message
+    assert offset == draft.offset(S.DEPS_DISTANCE, 1, "expr")
+
+
+def test_places_are_complete_and_sorted() -> None:
+    size = Place.packed_size()
+    draft = Draft(samples.channels())
+    both = draft.sections[S.PLACE].data
+    offset, message = fault_of(draft.data(S.PLACE, both[:size]).seal())
+    assert message == "a place needs one record per dimension of its mesh, in order"
+    assert offset == draft.offset(S.PLACE, 1)
+    offset, message = fault_of(draft.data(S.PLACE, both * 2).seal())
+    assert message == "places must be sorted by site and mesh, each once"
+    assert offset == draft.offset(S.PLACE, 2)
+    draft.data(S.PLACE, both * 2).set(S.PLACE, 2, site=3).set(S.PLACE, 3, site=3)
+    Plan.from_bytes(draft.seal())
 
 
 def test_after_stays_in_its_entry() -> None:
-    w = samples.Writer()
+    w = Writer()
     k = w.kernel("k", [])
     with w.entry():
         first = w.task(k, [])
         w.item(Op.CALL, 0, 1)
     with w.entry():
-        after = w.add(samples.After(site=first))
+        after = w.add(After(site=first))
         w.task(k, [(Op.AFTER, 0, after)])
     refuses(w, "After.site lies in another entry", S.AFTER, 0, "site")
 
@@ -376,6 +424,4 @@ def test_bodies_may_be_equal_or_apart() -> None:
     w = nothing()
     for name in "abc":
         w.body(w.kernel(name, []), BodyForm.PYTHON, name.upper().encode() * 3)
-    assert [w.build().body(i) for i in range(3)] == [
-        samples.Plan(w.encode()).body(i) for i in range(3)
-    ]
+    assert [w.build().body(i) for i in range(3)] == [Plan(w.encode()).body(i) for i in range(3)]

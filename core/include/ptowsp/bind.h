@@ -22,6 +22,12 @@ struct Affine {
   i64 base = 0;
   u32 top = 0;  // 1 + highest level with a coefficient; 0: a constant
   i64 coef[kMaxLoops] = {};
+
+  i64 at(const i64* loops) const {
+    i64 v = base;
+    for (u32 l = 0; l < top; ++l) v += coef[l] * loops[l];
+    return v;
+  }
 };
 
 // An expression ready to be evaluated. Where it is not affine, `node` is walked with checks.
@@ -95,10 +101,15 @@ struct BoundSite {
   u32 accesses = 0;  // first of its entries in BoundPlan::site_accesses
   u32 num_accesses = 0;
   HashSum hash;      // the part that is equal for all its tasks
+  // All regions have fixed shapes, proved bounds and affine starts: only the pointers of its views
+  // differ from task to task, and each is affine in the loop indices.
+  bool simple = false;
+  u32 num_checked = 0;  // accesses whose bounds are checked per task
 };
 
 struct BoundLoop {
   BoundExpr start, extent;
+  u32 leaf_site = kNone;  // the loop's body is one task of this site and nothing else
 };
 
 class BoundPlan {
@@ -112,11 +123,28 @@ class BoundPlan {
   const std::vector<BoundSite>& sites() const { return sites_; }
   const std::vector<BoundTensor>& tensors() const { return tensors_; }
   const BoundLoop& loop(u32 axis) const { return loops_[axis]; }
+  // Whether the block that opens at `pc` is a loop around one task of this site and nothing else.
+  bool is_leaf(u32 pc, u32 site) const {
+    const auto op = static_cast<Op>(code_[pc].opcode);
+    if (op != Op::PARALLEL_FOR && op != Op::FOR_EACH) return false;
+    return loops_[code_[pc].operand1].leaf_site == site;
+  }
   const BoundAccess& access(u32 i) const { return accesses_[i]; }
   // The access behind tensor argument `p` of a site.
   u32 site_access(const BoundSite& s, u32 p) const { return site_accesses_[s.accesses + p]; }
   const BoundDim& dim(u32 i) const { return dims_[i]; }
   u32 num_storages() const { return num_storages_; }
+
+  // The parallel loop that is the whole program, if its iterations are proved independent; else
+  // kNone.
+  u32 independent_axis() const { return independent_axis_; }
+  // Tasks of iterations before `index` of that loop. False if the plan does not say.
+  bool tasks_before(i64 index, u64* out) const;
+
+  // Byte offset of the first element of access `i`, for simple sites.
+  const Affine& offset(u32 i) const { return offsets_[i]; }
+  // The view of access `i`, complete but for its pointer, for simple sites.
+  const ptowsp_view& view(u32 i) const { return views_[i]; }
   u64 accesses_checked() const { return accesses_checked_; }
   u64 accesses_proved() const { return accesses_proved_; }
 
@@ -124,9 +152,7 @@ class BoundPlan {
   // index out of range, described in `error`.
   bool eval(const BoundExpr& e, const i64* loops, i64* out, Error* error) const {
     if (!e.affine) return eval_node(e.node, Env{loops, {}}, out, error);
-    i64 v = e.form.base;
-    for (u32 l = 0; l < e.form.top; ++l) v += e.form.coef[l] * loops[l];
-    *out = v;
+    *out = e.form.at(loops);
     return true;
   }
 
@@ -165,6 +191,10 @@ class BoundPlan {
   std::vector<BoundSite> sites_;     // by SITE
   std::vector<u32> site_accesses_;   // the accesses of each site, in argument order
   u32 num_storages_ = 0;
+  std::vector<Affine> offsets_;      // by ACCESS
+  std::vector<ptowsp_view> views_;   // by ACCESS
+  std::vector<u64> outer_tasks_;     // of the independent loop: tasks before each iteration
+  u32 independent_axis_ = kNone;
   u64 accesses_checked_ = 0;
   u64 accesses_proved_ = 0;
 };

@@ -5,6 +5,8 @@
 // the caller turns its events into records and phases.
 #pragma once
 
+#include <string>
+
 #include "ptowsp/bind.h"
 
 namespace ptowsp {
@@ -33,6 +35,20 @@ struct Cursor {
   // A cursor at the start of an entry.
   static Cursor at_entry(const BoundPlan& plan, u32 entry);
 
+  // A cursor over iterations [lo, hi) of the parallel loop that is the whole entry; `before` tasks
+  // come before them in program order.
+  static Cursor over_range(const BoundPlan& plan, u32 entry, i64 lo, i64 hi, u64 before);
+
+  // Behind a Task event in a leaf loop: how many tasks of that loop are left, this one included.
+  i64 leaf_left() const { return frames[depth - 1].end - frames[depth - 1].index; }
+  // The caller generated that many tasks of the leaf loop by itself, the first being the event's.
+  void leaf_skip(i64 count) {
+    frames[depth - 1].index += count - 1;
+    loops[level - 1] = frames[depth - 1].index;
+    next_task += static_cast<u64>(count) - 1;
+    task_id = next_task - 1;
+  }
+
   // Goes on to the next event.
   Event advance(const BoundPlan& plan, Error* error);
 
@@ -40,5 +56,8 @@ struct Cursor {
   Event enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error* error);
   Event leave_block(const BoundPlan& plan, bool* quiet);
 };
+
+// A task as reports name it: number, kernel, loop indices, the user's line.
+std::string describe_task(const BoundPlan& plan, u32 site, u64 task_id, const i64* loops);
 
 }  // namespace ptowsp

@@ -1,5 +1,6 @@
 // The plan format as plain C++ types, made from opcodes.def, enums.def and records.def.
-// Nothing here allocates or checks; plan_view.h reads a file, validate.cpp says whether it may be read.
+// Nothing here allocates or checks; plan_view.h reads a file, validate.cpp says whether it may be
+// read.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +20,19 @@ inline constexpr u32 kVersion = 1;
 inline constexpr u32 kNone = 0xFFFFFFFFu;
 
 // Limits of the format. A plan beyond them is refused, so readers may use fixed arrays.
-inline constexpr u32 kMaxLoops = 16;         // loops around one site
-inline constexpr u32 kMaxBlocks = 48;        // open blocks, loops included
-inline constexpr u32 kMaxRank = 8;           // dimensions of a tensor
-inline constexpr u32 kMaxExprDepth = 64;     // height of an expression tree
-inline constexpr u32 kMaxExprTree = 1u << 16; // nodes of an expression written out as a tree
-inline constexpr u32 kMaxBoundVars = 4;      // nested REDUCE and SEARCH
-inline constexpr u32 kMaxTensorArgs = 64;    // tensor arguments of a kernel (Ascend: 32)
-inline constexpr u32 kMaxScalarArgs = 32;    // scalar arguments of a kernel (Ascend: 16)
-inline constexpr u32 kMaxArgWords = 160;     // words behind a TASK
-inline constexpr u32 kMaxLets = 64;          // LET instructions of a plan
-inline constexpr u32 kMaxName = 1024;        // bytes of a name
-inline constexpr u32 kMaxRecords = 1u << 24; // records in one section
+inline constexpr u32 kMaxLoops = 16;           // loops around one site, RECV included
+inline constexpr u32 kMaxBlocks = 48;          // open blocks, loops included
+inline constexpr u32 kMaxRank = 8;             // dimensions of a tensor
+inline constexpr u32 kMaxExprDepth = 64;       // height of an expression tree
+inline constexpr u32 kMaxExprTree = 1u << 16;  // nodes of an expression written out as a tree
+inline constexpr u32 kMaxBoundVars = 4;        // nested REDUCE and SEARCH
+inline constexpr u32 kMaxTensorArgs = 64;      // tensor arguments of a kernel (Ascend: 32)
+inline constexpr u32 kMaxScalarArgs = 32;      // scalar arguments of a kernel (Ascend: 16)
+inline constexpr u32 kMaxArgWords = 160;       // words behind a TASK or COLLECTIVE
+inline constexpr u32 kMaxLets = 64;            // LET instructions of a plan
+inline constexpr u32 kMaxSlots = 64;           // SLOT records of a plan
+inline constexpr u32 kMaxName = 1024;          // bytes of a name
+inline constexpr u32 kMaxRecords = 1u << 24;   // records in one section
 
 inline constexpr u32 kSectionRequired = 1u;
 inline constexpr u32 kSectionDebug = 2u;

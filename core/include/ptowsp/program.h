@@ -30,7 +30,12 @@ struct QueuedRun {
   Program* program = nullptr;
   std::unique_ptr<Run> run;
   bool asynchronous = false;
-  bool done = false;  // under the pool's lock
+  bool done = false;    // under the pool's lock
+  bool orphan = false;  // its threads stayed in the parent of a fork, perhaps holding its locks
+
+  ~QueuedRun() {
+    if (orphan) static_cast<void>(run.release());  // waiters that do not exist never leave it
+  }
 };
 
 class Program {
@@ -55,10 +60,6 @@ class Program {
   // Cancels what is queued or running, then joins all threads.
   void close();
   void after_fork();
-
-  // Number of tasks and their hash, without running anything.
-  bool generate(const BoundPlan& plan, ptowsp_interrupt_fn interrupt, void* user, u64* tasks,
-                TaskHash* hash, Error* error) const;
 
  private:
   struct Pool {

@@ -1,27 +1,38 @@
-// One run of a program: workers drive a Scheduler until all tasks have ended or something failed.
+// One run of a program, driven by its workers until all tasks have ended or something failed.
+//
+// How a run goes is decided when it is made, from the schedule and from what is proved about the
+// plan; every way gives the results of program order:
+//   Inline   one worker and nothing held back: tasks run as they are generated, in program order,
+//            without records.
+//   Split    the program is one parallel loop whose iterations are proved independent: workers take
+//            ranges of iterations and run each inline, with a cursor of their own.
+//   Flow     dependences are tracked; ready tasks live in a deque per worker, a task released by
+//            another runs on the same worker next, and idle workers steal or generate.
+//   Strict   ReadyPolicy.fifo(): always the smallest ready seq, which takes one order for all
+//            workers; they drive a Scheduler under a lock.
+// Inline and Split serve only the default ready and start policies, which leave the order open. A
+// Flow under the default policies whose tasks turn out to run one after the other anyway goes on
+// inline for a while, since handing them around costs more than running them.
 //
 // Thread roles: any number of threads call work(id) once each, with different ids; id 0 also polls
 // the interrupt. cancel() may come from anywhere. The lock is never held while a kernel or the
 // interrupt is called, since both may take locks of their own (Python's).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "ptowsp/deque.h"
+#include "ptowsp/flow.h"
+#include "ptowsp/park.h"
 #include "ptowsp/scheduler.h"
+#include "ptowsp/task_runner.h"
 #include "ptowsp/trace.h"
 
 namespace ptowsp {
-
-// What a kernel returns to end the run as interrupted rather than failed.
-inline constexpr i32 kKernelInterrupted = 2;
-
-struct KernelSlot {
-  ptowsp_kernel_fn fn = nullptr;
-  void* user = nullptr;
-};
 
 class Run {
  public:
@@ -47,47 +58,118 @@ class Run {
   const Error& error() const { return error_; }
   ptowsp_stats stats() const;
   u32 workers() const { return static_cast<u32>(workers_.size()); }
-  u64 worker_tasks(u32 worker) const { return workers_[worker].tasks; }
-  const TraceRing& trace(u32 worker) const { return workers_[worker].trace; }
+  u64 worker_tasks(u32 worker) const { return workers_[worker]->tasks; }
+  const TraceRing& trace(u32 worker) const { return workers_[worker]->trace; }
 
  private:
-  struct Worker {
+  enum class Mode : u8 { Inline, Split, Flow, Strict };
+
+  // What belongs to one worker, on lines of its own.
+  struct alignas(64) Worker {
+    TaskRunner runner;
+    TraceRing trace;
     u64 tasks = 0;
     u64 parks = 0;
-    TraceRing trace;
-    std::vector<ptowsp_view> views;
-    char message[4096] = {};
-    explicit Worker(u64 capacity) : trace(capacity), views(kMaxTensorArgs) {}
+    u64 bounds_checked = 0;
+    u32 budget = 1;    // inline tasks until the next look at the clock
+    u32 interval = 1;  // what budget is set to then
+    std::chrono::steady_clock::time_point looked{};
+    // Flow:
+    Deque deque;
+    u32 next = kNil;         // a task to run before anything in the deque
+    u32 free_first = kNil;   // ended slots not given back yet
+    u32 free_last = kNil;
+    u32 free_count = 0;
+    u64 random = 0;
+    u64 stolen = 0;
+    u64 ready_high = 0;
+    std::atomic<u64> done{0};  // `tasks`, for others to read
+    Worker(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 id, u64 capacity,
+           u32 deque_capacity)
+        : runner(plan, kernels, id), trace(capacity), deque(deque_capacity) {}
   };
 
   using Lock = std::unique_lock<std::mutex>;
+  static Mode choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers);
+
+  // run_inline.cpp
+  void work_inline(u32 worker);
+  bool next_range(Cursor* cursor);
+  bool run_range(u32 worker, Cursor* cursor, Error* error);
+  i64 run_here(u32 worker, Cursor* cursor, Error* error);
+  bool run_task(u32 worker, const Cursor& cursor, Error* error);
+  bool pace(u32 worker, u64 tasks);
+
+  // run_flow.cpp
+  void work_flow(u32 worker);
+  bool find_task(u32 worker, u32* slot, bool* stolen);
+  bool steal(u32 worker, u32* slot);
+  void run_slot(u32 worker, u32 slot, bool stolen);
+  bool generate_burst(u32 worker);
+  void generate_locked(u32 worker);
+  void make_ready(u32 worker, u32 slot);
+  void free_slot(Worker* me, u32 slot);
+  void give_back(Worker* me);
+  void start_held(u32 worker);
+  bool runs_serially();
+  void run_stretch(u32 worker);
+  void idle(u32 worker, u32* misses);
+  void window_full(u32 worker);
+  void all_generated();
+  bool all_deques_empty() const;
+  void check_stuck();
+  u64 total_done() const;
+  void fail_now(Error error);
+
+  // run.cpp: Strict
+  void work_strict(u32 worker);
   void execute(Lock* lock, u32 worker, u32 slot, bool stolen);
-  i32 call_kernel(u32 worker, const TaskRecord& task, Error* error);
   void generate(u32 worker);
   void settle();
   void park(Lock* lock, u32 worker);
-  void fail(Error error);
   void wake();
+  void fail(Error error);
 
   static constexpr u32 kBurst = 64;
   static constexpr std::chrono::milliseconds kPollEvery{20};
 
   const std::unique_ptr<BoundPlan> plan_;
   const ScheduleConfig config_;
-  const std::vector<KernelSlot>& kernels_;
+  const Mode mode_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;
   std::chrono::steady_clock::time_point next_poll_{};  // worker 0 only
 
-  mutable std::mutex mutex_;
+  std::atomic<bool> stop_{false};     // no more tasks are started
+  std::atomic<i64> next_iteration_;   // Split: first iteration nobody has taken yet
+  std::atomic<u64> next_take_{0};     // traced inline tasks so far
+  // Flow:
+  std::unique_ptr<Flow> flow_;
+  ParkingLot lot_;
+  std::atomic<bool> generated_all_{false};
+  std::atomic<u64> made_{0};          // tasks generated so far
+  std::atomic<bool> started_{true};   // the start policy has let go
+  std::atomic<u32> resting_{0};       // workers that found nothing to do
+  std::vector<u32> held_;             // token holder: ready tasks that the start policy holds
+  std::vector<u64> share_;            // token holder: tasks by worker at the last look
+  bool serial_ = false;               // token holder: tasks run one after the other anyway
+  u64 window_stalls_ = 0;             // token holder
+  u64 window_stall_ns_ = 0;
+  u64 stall_since_ = 0;
+  u64 start_released_ = 0;
+  u64 start_held_ = 0;
+
+  i64 last_iteration_ = 0;            // Split: past the loop
+  i64 range_ = 1;                     // Split: iterations a worker takes at once
+
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   Scheduler scheduler_;
-  std::vector<Worker> workers_;
+  std::vector<std::unique_ptr<Worker>> workers_;
   u64 takes_ = 0;
   u64 elapsed_ns_ = 0;
   u32 running_ = 0;  // tasks inside kernels
   u32 idle_ = 0;     // workers asleep
-  bool stop_ = false;
   Error error_;
 };
 

@@ -9,7 +9,7 @@ namespace ptowsp {
 
 struct ScheduleConfig {
   Matching matching = Matching::Overlap;
-  ReadyPolicy ready = ReadyPolicy::FIFO;
+  ReadyPolicy ready = ReadyPolicy::AUTO;
   StartPolicy start = StartPolicy::IMMEDIATE;
   u64 start_threshold = 0;
   u32 window = 8192;

@@ -79,8 +79,9 @@ class FixedTensorMap {
     each_cell(cells, [&](u32 bucket) { scan_bucket(bucket, r, fn); });
   }
 
-  void insert(const Region& r, u32 slot, TaskRecord* record);
-  void remove(TaskRecord* record);
+  // `entries` is the head of the task's own list; remove() takes all of them out.
+  void insert(const Region& r, u32 slot, u32* entries);
+  void remove(u32* entries);
 
   std::size_t live() const { return live_; }
   std::size_t bytes() const {

@@ -187,17 +187,18 @@ class _Place:
     path: tuple[int, ...]
     variables: Mapping[str, Node] = field(default_factory=dict[str, Node])
     axes: Mapping[str, int] = field(default_factory=dict[str, int])
+    axis: int = plan.NONE  # the innermost loop
 
     @property
     def level(self) -> int:
         return len(self.variables)
 
     def child(self, number: int) -> _Place:
-        return _Place((*self.path, number), self.variables, self.axes)
+        return _Place((*self.path, number), self.variables, self.axes, self.axis)
 
     def inside(self, var: str, axis: int) -> _Place:
         variables = {**self.variables, var: loop_variable(self.level)}
-        return _Place(self.path, variables, {**self.axes, var: axis})
+        return _Place(self.path, variables, {**self.axes, var: axis}, axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,7 @@ class _Code:
             body_tasks=lower_count(tasks_of(loop.body), self.exprs, inside.variables),
             parent=plan.NONE if loop.parent is None else place.axes[loop.parent],
             lengths=plan.NONE if loop.lengths is None else self.exprs.symbols[loop.lengths],
+            outer=place.axis,
         )
         self.builder.add(record)
         self.builder.debug(plan.Section.AXIS, axis, loop.loc)
@@ -271,6 +273,7 @@ class _Code:
             pc=self.builder.here,
             kind=plan.TaskKind.KERNEL,
             level=place.level,
+            axis=place.axis,
             path_hash=plan.path_hash(place.path),
         )
         number = self.builder.add(site)

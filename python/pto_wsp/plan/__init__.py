@@ -13,8 +13,8 @@ from pto_wsp.plan.enums import *  # noqa: F403
 from pto_wsp.plan.hashing import abi_hash as abi_hash
 from pto_wsp.plan.hashing import name_hash as name_hash
 from pto_wsp.plan.hashing import path_hash as path_hash
-from pto_wsp.plan.plan import KernelBodyData as KernelBodyData
 from pto_wsp.plan.plan import Plan as Plan
+from pto_wsp.plan.reader import KernelBodyData as KernelBodyData
 from pto_wsp.plan.record import Record as Record
 from pto_wsp.plan.record import SectionClass as SectionClass
 from pto_wsp.plan.record import TableRecord as TableRecord

@@ -46,6 +46,7 @@ class PlanBuilder:
         self._nodes: dict[tuple[Section, Expr], int] = {}
         self._strings = StringTable()
         self._schedule_strings = StringTable()
+        self._deps_strings = StringTable()
         self._bytes = bytearray()
         self._runs: dict[bytes, int] = {}
         self._locations: dict[tuple[int, int], SrcLoc] = {}
@@ -145,7 +146,11 @@ class PlanBuilder:
         self.debug(Section.SCHEDULE, index, loc)
         return index
 
-    # --- bodies and positions ---
+    # --- bodies, proofs and positions ---
+
+    def deps_string(self, text: str) -> int:
+        """The offset of a string for `Deps.reason`."""
+        return self._deps_strings.add(text)
 
     def body(self, kernel: int, form: BodyForm, data: bytes, loc: SrcLoc | None = None) -> int:
         """Attach a kernel's body; its index. Equal bodies are stored once."""
@@ -180,6 +185,7 @@ class PlanBuilder:
         sections.append(SectionData.of(Section.STRING, self._strings.to_bytes()))
         schedule_strings = self._schedule_strings.to_bytes()
         sections.append(SectionData.of(Section.SCHEDULE_STRING, schedule_strings))
+        sections.append(SectionData.of(Section.DEPS_STRING, self._deps_strings.to_bytes()))
         sections.append(SectionData.of(Section.KERNEL_BYTES, bytes(self._bytes)))
         sections += encode_locations(self._locations)
         return encode(sections, features_of(self._tables))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pto_wsp.plan.enums import NONE, Op, ParamKind, ScalarType, Section
 from pto_wsp.plan.exprtext import ExprText, bits_text, slot_name
+from pto_wsp.plan.reader import PlanReader
 from pto_wsp.plan.records import (
     Access,
     After,
@@ -22,14 +21,13 @@ from pto_wsp.plan.records import (
     TierSet,
 )
 
-if TYPE_CHECKING:
-    from pto_wsp.plan.plan import Plan
-
 _LOOPS = frozenset({Op.PARALLEL_FOR, Op.FOR_EACH, Op.SELECT, Op.LOOP_WHILE})
-_OPENS = _LOOPS | {Op.COND, Op.ELSE, Op.COMBINE, Op.SEQUENTIAL, Op.RECV}
+_LEVELS = _LOOPS | {Op.RECV}
+_OPENS = _LEVELS | {Op.COND, Op.ELSE, Op.COMBINE, Op.SEQUENTIAL}
+_SITES = frozenset({Op.TASK, Op.COLLECTIVE, Op.SLOT_LOAD})
 
 
-def callee_name(plan: Plan, site: Site) -> str:
+def callee_name(plan: PlanReader, site: Site) -> str:
     """The kernel or tier set that a site calls; the kind of other sites."""
     if site.kernel != NONE:
         return plan.kernel_names[site.kernel]
@@ -41,10 +39,11 @@ def callee_name(plan: Plan, site: Site) -> str:
 class CodeText:
     """Prints the CODE section of one plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PlanReader) -> None:
         self._plan = plan
         self._exprs = ExprText(plan)
         self._code = plan.records(Instr)
+        self._base: dict[int, int] = {}  # loops around the CALL of an entry
 
     def lines(self) -> list[str]:
         """All entries."""
@@ -53,7 +52,7 @@ class CodeText:
         out: list[str] = []
         for index, (entry, end) in enumerate(zip(entries, ends, strict=True)):
             out += ["", f"entry {index}{self._owner(index, entry)}"]
-            out += self._entry(entry.pc, end)
+            out += self._entry(entry.pc, end, self._base.get(index, 0))
         return out
 
     def _owner(self, index: int, entry: Entry) -> str:
@@ -61,18 +60,21 @@ class CodeText:
             return " main" if index == 0 else ""
         return f" of process {self._plan.string(self._plan.records(Process)[entry.process].name)}"
 
-    def _entry(self, pc: int, end: int) -> list[str]:
+    def _entry(self, pc: int, end: int, level: int) -> list[str]:
         out: list[str] = []
-        depth = 0
+        around: list[int] = []  # loops around each open block
         while pc < end:
             instr = self._code[pc]
             if instr.opcode is Op.END:
-                depth -= 1
-            text, words = self._instr(pc, instr)
+                level = around.pop()
+            text, words = self._instr(pc, instr, level)
             where = self._where(instr)
-            out.append(f"{pc:4}  {'  ' * depth}{text}{where}")
+            out.append(f"{pc:4}  {'  ' * len(around)}{text}{where}")
+            if instr.opcode is Op.CALL:
+                self._base[instr.operand2] = level
             if instr.opcode in _OPENS:
-                depth += 1
+                around.append(level)
+                level += instr.opcode in _LEVELS
             pc += 1 + words
         return out
 
@@ -80,11 +82,11 @@ class CodeText:
         place = None
         if instr.opcode in _LOOPS:
             place = self._plan.debug_loc(Section.AXIS, instr.operand1)
-        elif instr.opcode is Op.TASK:
+        elif instr.opcode in _SITES:
             place = self._plan.debug_loc(Section.SITE, instr.operand2)
         return "" if place is None else f"  # {place}"
 
-    def _instr(self, pc: int, instr: Instr) -> tuple[str, int]:
+    def _instr(self, pc: int, instr: Instr, level: int) -> tuple[str, int]:
         """The text of an instruction and how many words behind it the text covers."""
         name = instr.opcode.name.lower()
         match instr.opcode:
@@ -94,8 +96,14 @@ class CodeText:
                 return f"{name} {self._axis(instr.operand1)} while {self._condition(pc)}", 1
             case Op.COND:
                 return f"if {self._condition(pc)}", 1
-            case Op.TASK:
-                return self._task(pc, instr), instr.operand1
+            case Op.RECV:
+                channel = self._plan.string(self._plan.records(Channel)[instr.operand1].name)
+                return f"recv {channel} as i{level}", 0
+            case Op.TASK | Op.COLLECTIVE:
+                return f"{name} {self._task(pc, instr)}", instr.operand1
+            case Op.SLOT_LOAD:
+                region = self._exprs.region(self._plan.records(Access)[self._code[pc + 1].operand2])
+                return f"{slot_name(self._plan, instr.operand1)} = load {region}", 1
             case _:
                 return self._simple(name, instr), 0
 
@@ -110,10 +118,7 @@ class CodeText:
                 return f"let{first} = {expr(second)}"
             case Op.SLOT_SET:
                 return f"{slot_name(plan, first)} = {expr(second)}"
-            case Op.SLOT_LOAD:
-                region = self._exprs.region(plan.records(Access)[second])
-                return f"{slot_name(plan, first)} = load {region}"
-            case Op.SEND | Op.RECV | Op.CLOSE:
+            case Op.SEND | Op.CLOSE:
                 channel = plan.string(plan.records(Channel)[first].name)
                 return f"{name} {channel}" + (f" of site {second}" if name == "send" else "")
             case Op.BREAK:
@@ -122,8 +127,6 @@ class CodeText:
                 return f"call entry {second}"
             case Op.ALLOC | Op.FREE:
                 return f"{name} {first}"
-            case Op.COLLECTIVE:
-                return f"collective {first} of site {second}"
             case _:
                 return name
 
@@ -151,7 +154,7 @@ class CodeText:
         after = [self._after(word) for word in words]
         brackets = f"[{', '.join(indices)}]" if indices else ""
         tail = f" after {', '.join(after)}" if after else ""
-        return f"task {callee_name(plan, site)}{brackets}({', '.join(args)}){tail}"
+        return f"{callee_name(plan, site)}{brackets}({', '.join(args)}){tail}"
 
     def _passed(self, site: Site) -> list[Param]:
         """The parameters that a task passes: all but the CONSTEXPR ones."""

@@ -18,6 +18,7 @@ _FLAGS = {
     SectionClass.TASK: 1,
     SectionClass.SCHEDULE: 1,
     SectionClass.BODY: 0,
+    SectionClass.DERIVED: 0,
     SectionClass.DEBUG: 2,
 }
 _HEADER_SIZE = Header.packed_size()
@@ -26,13 +27,14 @@ _ENTRY_SIZE = SectionEntry.packed_size()
 
 @dataclass(frozen=True, slots=True)
 class SectionData:
-    """One section: its entry in the table (crc and offset are recomputed on writing) and bytes."""
+    """One section: its entry in the table, and its bytes. `offset` is where they were read."""
 
     kind: int
     version: int
     flags: int
     record_size: int
     data: bytes
+    offset: int = 0
 
     @classmethod
     def of(cls, section: Section, data: bytes) -> SectionData:
@@ -134,7 +136,11 @@ def _header(sections: list[SectionData], features: int, file_bytes: int) -> Head
 
 
 def _read(entry: SectionEntry, data: bytes) -> SectionData:
-    end = entry.offset + entry.length
     return SectionData(
-        entry.kind, entry.version, entry.flags, entry.record_size, data[entry.offset : end]
+        kind=entry.kind,
+        version=entry.version,
+        flags=entry.flags,
+        record_size=entry.record_size,
+        data=data[entry.offset : entry.offset + entry.length],
+        offset=entry.offset,
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from pto_wsp.dtypes import DType
 from pto_wsp.plan.codetext import CodeText, callee_name
@@ -24,11 +23,13 @@ from pto_wsp.plan.enums import (
     StartPolicy,
     StorageClass,
     SymbolKind,
+    TaskKind,
     TracePolicy,
     WindowMode,
     WindowUnit,
 )
 from pto_wsp.plan.exprtext import ExprText, bits_text, slot_name, table
+from pto_wsp.plan.reader import PlanReader
 from pto_wsp.plan.records import (
     Alloc,
     Const,
@@ -47,9 +48,6 @@ from pto_wsp.plan.records import (
 )
 from pto_wsp.plan.tabletext import distributed_tables
 
-if TYPE_CHECKING:
-    from pto_wsp.plan.plan import Plan
-
 _WRITTEN = 1
 _FLOATS = frozenset({DType.F64, DType.F32, DType.F16, DType.BF16})
 _POLICIES: dict[Directive, tuple[type[IntEnum] | None, ...]] = {
@@ -61,13 +59,13 @@ _POLICIES: dict[Directive, tuple[type[IntEnum] | None, ...]] = {
 }
 
 
-def disassemble(plan: Plan) -> str:
+def disassemble(plan: PlanReader) -> str:
     """The whole plan as text."""
     return _Disassembly(plan).text()
 
 
 class _Disassembly:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PlanReader) -> None:
         self._plan = plan
         self._exprs = ExprText(plan)
 
@@ -99,7 +97,7 @@ class _Disassembly:
             text += f" rank {symbol.rank}"
         if symbol.flags & _WRITTEN:
             text += ", written"
-        if symbol.kind is not SymbolKind.TENSOR:
+        if symbol.kind is not SymbolKind.TENSOR and symbol.dtype not in _FLOATS:
             text += f", {symbol.min_value}..{symbol.max_value}"
         if symbol.default_value != NONE:
             bits = self._plan.records(Const)[symbol.default_value].bits
@@ -174,7 +172,10 @@ class _Disassembly:
         return f"{self._plan.string(tiers.name)}: {', else '.join(parts)}"
 
     def _site(self, site: Site, index: int) -> str:
-        text = f"{callee_name(self._plan, site)} at {site.pc}, level {site.level}"
+        kind = "collective " if site.kind is TaskKind.COLLECTIVE else ""
+        text = f"{kind}{callee_name(self._plan, site)} at {site.pc}, level {site.level}"
+        if site.axis != NONE:
+            text += f", axis {site.axis}"
         text += f", path {site.path_hash:016x}"
         if site.tags:
             text += f", tags {site.tags:#x}"

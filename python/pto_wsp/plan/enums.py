@@ -17,6 +17,7 @@ __all__ = [
     "MAX_RANK",
     "MAX_RECORDS",
     "MAX_SCALAR_ARGS",
+    "MAX_SLOTS",
     "MAX_TENSOR_ARGS",
     "NONE",
     "VERSION",
@@ -63,6 +64,7 @@ MAX_TENSOR_ARGS = 64
 MAX_SCALAR_ARGS = 32
 MAX_ARG_WORDS = 160
 MAX_LETS = 64
+MAX_SLOTS = 64
 MAX_NAME = 1024
 MAX_RECORDS = 16777216
 
@@ -77,15 +79,15 @@ class Op(IntEnum):
     PARALLEL_FOR = 0x10  # Loop whose iterations carry no order (P).
     FOR_EACH = 0x11  # Loop whose iteration i+1 waits for iteration i (P.seq).
     SELECT = 0x12  # Loop over one row of a sparse axis (P.sel).
-    # Runs its block if the expression in the EXT word behind it holds; operand2: pc past the
-    # matching ELSE or END.
+    # Runs its block if the expression in the EXT word behind it holds; an ELSE block may directly
+    # follow its END.
     COND = 0x13
     COMBINE = 0x14  # Block of operand1 children without order.
     SEQUENTIAL = 0x15  # Block of operand1 children; each waits for the one before it.
     # Repeats while the expression in the EXT word behind it holds, at most the axis extent.
     LOOP_WHILE = 0x16
     BREAK = 0x17  # Leaves the enclosing LOOP_WHILE at loop level operand1.
-    CALL = 0x18  # Runs another entry in place.
+    CALL = 0x18  # Runs another entry in place; the only CALL of that entry.
     # Names the value of an expression for the rest of the iteration; operand1: let number.
     LET = 0x19
     ELSE = 0x1A  # The other branch of the COND before it; ends with END.
@@ -107,13 +109,17 @@ class Op(IntEnum):
     AXIS_EXPR = 0x35  # Extent is any expression of outer indices and symbols.
     DISPATCH_FILTER = 0x40  # Which generator owns a task; lives in SCHEDULE.
     SLOT_SET = 0x50  # Sets a slot.
-    SLOT_LOAD = 0x51  # Sets a slot from tensor data: a task of kind LOAD.
+    # Sets a slot from tensor data: a task of kind LOAD; one IO_INPUT word follows.
+    SLOT_LOAD = 0x51
     SEND = 0x60  # Passes the buffer that the site's task writes.
-    RECV = 0x61  # Repeats its block once per message until the channel is closed.
+    # Loop over the messages of a channel until it is closed; its variable is the message number,
+    # from 0.
+    RECV = 0x61
     CLOSE = 0x62  # Closes a channel from this producer.
     ALLOC = 0x70  # Takes a buffer for the rest of the iteration.
     FREE = 0x71  # Gives that buffer back.
-    COLLECTIVE = 0x78  # A collective task over a mesh; operand1: its kind.
+    # Generates one collective task; operand1 argument words follow, as behind TASK.
+    COLLECTIVE = 0x78
     BARRIER = 0x7F  # Everything generated before ends before anything after starts.
     DEVICE_FIRST = 0x80  # First number of the device ISA.
     DEVICE_LAST = 0x9F  # Last number of the device ISA.
@@ -151,14 +157,16 @@ class Section(IntEnum):
     MESH = 27  # Device meshes.
     LAYOUT = 28  # How a tensor is distributed over a mesh.
     LAYOUT_DIM = 29  # One dimension of a layout.
-    PLACE = 30  # Where on a mesh a site runs.
-    DEPS = 31  # What dependence analysis proved.
     SCHEDULE = 64  # Directives, in order.
     SCHEDULE_ARG = 65  # Arguments of directives.
-    SCHEDULE_EXPR = 66  # Key expressions of directives.
+    SCHEDULE_EXPR = 66  # Key expressions of directives and places.
     SCHEDULE_STRING = 67  # Strings of directives.
+    PLACE = 68  # Where on a mesh a site runs.
     KERNEL_BODY = 96  # Bodies of kernels.
     KERNEL_BYTES = 97  # The bytes that KERNEL_BODY points to.
+    DEPS = 112  # What dependence analysis proved.
+    DEPS_DISTANCE = 113  # Distance vectors of proofs.
+    DEPS_STRING = 114  # Reasons, as {u16 length, UTF-8 bytes} entries.
     DEBUG_LINE = 128  # Source positions of records.
     DEBUG_STRING = 129  # File names, as {u16 length, UTF-8 bytes} entries.
 
@@ -208,7 +216,8 @@ class ExprOp(IntEnum):
     # smallest x in [a, b) for which the monotone predicate c holds, else b; arg: bound level in the
     # high byte
     SEARCH = 49
-    TASK_AXIS = 64  # schedule keys only: a: string, the task's index of the loop of that name
+    # schedule keys only: a: string, the task's index of the innermost loop of that name
+    TASK_AXIS = 64
     TASK_SITE = 65  # schedule keys only: the task's site
     TASK_ORDINAL = 66  # schedule keys only: the task's number in program order
 
@@ -332,7 +341,7 @@ class ProofKind(IntEnum):
     UNKNOWN = 0  # not decided; see reason
     INDEPENDENT = 1  # never conflict
     DISTANCE = 2  # conflict at a constant distance vector
-    SYMBOLIC = 3  # conflict at a distance given by expressions
+    SYMBOLIC = 3  # conflict at a distance that expressions give
 
 
 class HazardKind(IntEnum):

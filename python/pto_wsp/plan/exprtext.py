@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pto_wsp.plan.enums import NONE, ExprOp, ReduceOp, ScalarType, Section
+from pto_wsp.plan.reader import PlanReader
 from pto_wsp.plan.records import Access, AccessDim, Expr, ExprRef, Slot, Symbol, Tensor
-
-if TYPE_CHECKING:
-    from pto_wsp.plan.plan import Plan
 
 # Infix operators with their binding strength; a higher number binds tighter.
 _INFIX = {
@@ -46,7 +43,7 @@ class ExprText:
     Loop variables are i0, i1, ... by level, variables of reductions x0, x1, ... by nesting.
     """
 
-    def __init__(self, plan: Plan, section: Section = Section.EXPR) -> None:
+    def __init__(self, plan: PlanReader, section: Section = Section.EXPR) -> None:
         self._plan = plan
         self._nodes = plan.records(Expr, section)
 
@@ -148,7 +145,7 @@ class ExprText:
         return ", ".join(self.expr(operand) for operand in operands if operand != NONE)
 
 
-def slot_name(plan: Plan, index: int) -> str:
+def slot_name(plan: PlanReader, index: int) -> str:
     """A slot's name, or its number."""
     name = plan.records(Slot)[index].name
     return f"slot{index}" if name == NONE else plan.string(name)

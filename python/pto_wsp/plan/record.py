@@ -22,6 +22,7 @@ class SectionClass(Enum):
     TASK = "Task"
     SCHEDULE = "Schedule"
     BODY = "Body"
+    DERIVED = "Derived"
     DEBUG = "Debug"
 
 

@@ -44,8 +44,10 @@ __all__ = [
     "ChannelRef",
     "Const",
     "CursorFrame",
+    "CursorState",
     "DebugLine",
     "Deps",
+    "DepsDistance",
     "Descriptor",
     "Dim",
     "Entry",
@@ -186,21 +188,21 @@ class Symbol(TableRecord):
     rank: int = 0  # dimensions of an array or tensor, else 0
     flags: int = 0  # bit 0: some task may write it
     default_value: int = NONE  # index in CONST, or NONE; value used when nothing is bound
-    min_value: int = 0  # smallest legal value
-    max_value: int = 2**63 - 1  # largest legal value
+    min_value: int = 0  # smallest legal value; floating point: 0, there is no range
+    max_value: int = 2**63 - 1  # largest legal value; floating point: 0, there is no range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis(TableRecord):
     """A loop: its variable runs over start .. start + extent - 1."""
 
-    _format: ClassVar[str] = "<IBBHIIIIIIII"
+    _format: ClassVar[str] = "<IBBHIIIIIIIII4x"
     _enums: ClassVar[Enums] = {"kind": AxisKind}
     SECTION: ClassVar[Section] = Section.AXIS
 
     name: int  # string
     kind: AxisKind
-    level: int  # how many loops enclose it
+    level: int  # how many loops enclose it, RECV included
     flags: int = 0  # bit 0: the last tile is padded
     start: int  # index in EXPR; over outer loop variables
     extent: int  # index in EXPR; over outer loop variables; negative is an error
@@ -213,6 +215,8 @@ class Axis(TableRecord):
     parent: int = NONE
     lengths: int = NONE  # index in SYMBOL, or NONE; RAGGED: lengths; SPARSE: indptr
     indices: int = NONE  # index in SYMBOL, or NONE; SPARSE: column indices
+    # index in AXIS, or NONE; the next axis around it, through CALL too; RECV has none
+    outer: int = NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,17 +335,19 @@ class Param(TableRecord):
 class Site(TableRecord):
     """A place in the program that generates tasks."""
 
-    _format: ClassVar[str] = "<IIIBBHI4xQ"
+    _format: ClassVar[str] = "<IIIBBHIIQ"
     _enums: ClassVar[Enums] = {"kind": TaskKind}
     SECTION: ClassVar[Section] = Section.SITE
 
-    kernel: int = NONE  # index in KERNEL, or NONE; exactly one of kernel and tiers for KERNEL sites
-    tiers: int = NONE  # index in TIER_SET, or NONE
-    pc: int  # its TASK instruction; argument words follow there
+    # index in KERNEL, or NONE; KERNEL: this or tiers; COLLECTIVE: name and signature; LOAD: none
+    kernel: int = NONE
+    tiers: int = NONE  # index in TIER_SET, or NONE; KERNEL: the variants, instead of kernel
+    pc: int  # its TASK, COLLECTIVE or SLOT_LOAD; argument words follow there
     kind: TaskKind = TaskKind.KERNEL
-    level: int  # how many loops enclose it
+    level: int  # how many loops enclose it, RECV included
     tags: int = 0  # free bits for schedules
     stage: int = NONE  # index in STAGE, or NONE
+    axis: int = NONE  # index in AXIS, or NONE; the innermost axis around it, through CALL too
     path_hash: int  # of its position in the nest
 
 
@@ -518,15 +524,15 @@ class LayoutDim(TableRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place(TableRecord):
-    """Where on a mesh a site's tasks run."""
+    """One coordinate of the mesh element on which a site's tasks run."""
 
     _format: ClassVar[str] = "<IIII"
     SECTION: ClassVar[Section] = Section.PLACE
 
     site: int  # index in SITE
     mesh: int  # index in MESH
-    coordinates: int = 0  # first of a run in EXPR_LIST
-    rank: int = 0  # length of that run
+    dim: int  # which dimension of the mesh
+    coordinate: int  # index in SCHEDULE_EXPR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,9 +547,22 @@ class Deps(TableRecord):
     sink: int  # index in SITE
     proof: ProofKind
     hazard: HazardKind
-    distance: int = 0  # first of a run in EXPR_LIST
+    # first of a run in DEPS_DISTANCE; DISTANCE, SYMBOLIC: one per loop, outermost first
+    distance: int = 0
     num_distance: int = 0  # length of that run
-    reason: int = NONE  # string, or NONE
+    reason: int = NONE  # string in DEPS_STRING, or NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepsDistance(TableRecord):
+    """Distance of a conflict along one loop."""
+
+    _format: ClassVar[str] = "<qI4x"
+    SECTION: ClassVar[Section] = Section.DEPS_DISTANCE
+
+    value: int = 0  # iterations; 0 if expr says it
+    # index in EXPR, or NONE; SYMBOLIC: the distance, an expression that the plan has anyway
+    expr: int = NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -611,8 +630,25 @@ class CursorFrame(Record):
 
     pc: int  # the opening instruction
     child: int  # children of the block entered so far
-    index: int  # loop variable
+    index: int  # loop variable; RECV: the message number
     end: int  # first value past the loop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorState(Record):
+    """The fixed part of a cursor. Not part of a file; arrays follow it in memory."""
+
+    _format: ClassVar[str] = "<IIIIIII4xQQ"
+
+    pc: int  # the next instruction
+    depth: int  # open blocks
+    level: int  # open loops
+    site: int  # of the last task, or none
+    announced: int  # 1: the child at pc was already counted in its SEQUENTIAL block
+    num_lets: int  # let values that follow: the highest let number of the plan plus one
+    num_slots: int  # slot values that follow: the records in SLOT
+    next_task: int  # number of the next task in program order
+    task_id: int  # number of the last task
 
 
 # Class and record size of each section.
@@ -624,7 +660,7 @@ SECTIONS: Mapping[int, tuple[SectionClass, int]] = {
     Section.EXPR: (SectionClass.TASK, 16),
     Section.EXPR_LIST: (SectionClass.TASK, 4),
     Section.SYMBOL: (SectionClass.TASK, 32),
-    Section.AXIS: (SectionClass.TASK, 40),
+    Section.AXIS: (SectionClass.TASK, 48),
     Section.STORAGE: (SectionClass.TASK, 8),
     Section.TENSOR: (SectionClass.TASK, 40),
     Section.DIM: (SectionClass.TASK, 8),
@@ -646,14 +682,16 @@ SECTIONS: Mapping[int, tuple[SectionClass, int]] = {
     Section.MESH: (SectionClass.TASK, 16),
     Section.LAYOUT: (SectionClass.TASK, 16),
     Section.LAYOUT_DIM: (SectionClass.TASK, 4),
-    Section.PLACE: (SectionClass.TASK, 16),
-    Section.DEPS: (SectionClass.TASK, 24),
     Section.SCHEDULE: (SectionClass.SCHEDULE, 16),
     Section.SCHEDULE_ARG: (SectionClass.SCHEDULE, 16),
     Section.SCHEDULE_EXPR: (SectionClass.SCHEDULE, 16),
     Section.SCHEDULE_STRING: (SectionClass.SCHEDULE, 1),
+    Section.PLACE: (SectionClass.SCHEDULE, 16),
     Section.KERNEL_BODY: (SectionClass.BODY, 32),
     Section.KERNEL_BYTES: (SectionClass.BODY, 1),
+    Section.DEPS: (SectionClass.DERIVED, 24),
+    Section.DEPS_DISTANCE: (SectionClass.DERIVED, 16),
+    Section.DEPS_STRING: (SectionClass.DERIVED, 1),
     Section.DEBUG_LINE: (SectionClass.DEBUG, 24),
     Section.DEBUG_STRING: (SectionClass.DEBUG, 1),
 }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pto_wsp.plan.enums import NONE, LayoutKind
+from pto_wsp.plan.enums import NONE, LayoutKind, Section
 from pto_wsp.plan.exprtext import ExprText, table
+from pto_wsp.plan.reader import PlanReader
 from pto_wsp.plan.records import (
     Channel,
     ChannelRef,
     Deps,
+    DepsDistance,
     Descriptor,
     Layout,
     LayoutDim,
@@ -20,11 +20,8 @@ from pto_wsp.plan.records import (
     Tensor,
 )
 
-if TYPE_CHECKING:
-    from pto_wsp.plan.plan import Plan
 
-
-def distributed_tables(plan: Plan, exprs: ExprText) -> list[str]:
+def distributed_tables(plan: PlanReader, exprs: ExprText) -> list[str]:
     """Stages, channels, processes, meshes, layouts, places, dependences, descriptors."""
     lines: list[str] = []
     lines += table([_stage(plan, s) for s in plan.records(Stage)], "stages")
@@ -32,18 +29,18 @@ def distributed_tables(plan: Plan, exprs: ExprText) -> list[str]:
     lines += table([_process(plan, exprs, p) for p in plan.records(Process)], "processes")
     lines += table([_mesh(plan, exprs, m) for m in plan.records(Mesh)], "meshes")
     lines += table([_layout(plan, layout) for layout in plan.records(Layout)], "layouts")
-    lines += table([_place(plan, exprs, p) for p in plan.records(Place)], "places")
+    lines += table([_place(plan, p) for p in plan.records(Place)], "places")
     lines += table([_deps(plan, exprs, d) for d in plan.records(Deps)], "dependences")
     lines += table([_descriptor(plan, exprs, d) for d in plan.records(Descriptor)], "descriptors")
     return lines
 
 
-def _stage(plan: Plan, stage: Stage) -> str:
+def _stage(plan: PlanReader, stage: Stage) -> str:
     graph = "" if stage.graph == NONE else f" of {plan.string(stage.graph)}"
     return f"{plan.string(stage.name)}{graph}"
 
 
-def _channel(plan: Plan, exprs: ExprText, channel: Channel) -> str:
+def _channel(plan: PlanReader, exprs: ExprText, channel: Channel) -> str:
     element = plan.string(plan.records(Tensor)[channel.element].name)
     text = f"{plan.string(channel.name)}: {element}, depth {exprs.expr(channel.depth)}"
     if channel.initial:
@@ -54,7 +51,7 @@ def _channel(plan: Plan, exprs: ExprText, channel: Channel) -> str:
     return text
 
 
-def _process(plan: Plan, exprs: ExprText, process: Process) -> str:
+def _process(plan: PlanReader, exprs: ExprText, process: Process) -> str:
     def names(first: int, count: int) -> str:
         run = plan.records(ChannelRef)[first : first + count]
         return ", ".join(plan.string(plan.records(Channel)[r.channel].name) for r in run) or "-"
@@ -65,30 +62,36 @@ def _process(plan: Plan, exprs: ExprText, process: Process) -> str:
     return f"{text}, replicas {exprs.expr(process.replicas)}, {consumes} -> {produces}"
 
 
-def _mesh(plan: Plan, exprs: ExprText, mesh: Mesh) -> str:
+def _mesh(plan: PlanReader, exprs: ExprText, mesh: Mesh) -> str:
     return f"{plan.string(mesh.name)}: {exprs.exprs(mesh.shape, mesh.rank)}"
 
 
-def _layout(plan: Plan, layout: Layout) -> str:
+def _layout(plan: PlanReader, layout: Layout) -> str:
     dims = plan.records(LayoutDim)[layout.dims : layout.dims + layout.rank]
     shown = ", ".join(f"S({d.mesh_axis})" if d.kind is LayoutKind.SHARD else "R" for d in dims)
     mesh = "" if layout.mesh == NONE else f" on {plan.string(plan.records(Mesh)[layout.mesh].name)}"
     return f"[{shown}]{mesh}"
 
 
-def _place(plan: Plan, exprs: ExprText, place: Place) -> str:
+def _place(plan: PlanReader, place: Place) -> str:
     mesh = plan.string(plan.records(Mesh)[place.mesh].name)
-    return f"site {place.site} on {mesh}[{exprs.exprs(place.coordinates, place.rank)}]"
+    coordinate = ExprText(plan, Section.SCHEDULE_EXPR).expr(place.coordinate)
+    return f"site {place.site} on {mesh}, dimension {place.dim}: {coordinate}"
 
 
-def _deps(plan: Plan, exprs: ExprText, deps: Deps) -> str:
+def _deps(plan: PlanReader, exprs: ExprText, deps: Deps) -> str:
     text = f"site {deps.source} -> site {deps.sink}: {deps.proof.name.lower()}"
     text += f" {deps.hazard.name.lower()}"
-    if deps.num_distance:
-        text += f" ({exprs.exprs(deps.distance, deps.num_distance)})"
-    return text if deps.reason == NONE else f"{text}: {plan.string(deps.reason)}"
+    run = plan.records(DepsDistance)[deps.distance : deps.distance + deps.num_distance]
+    if run:
+        text += f" ({', '.join(_distance(exprs, part) for part in run)})"
+    return text if deps.reason == NONE else f"{text}: {plan.deps_string(deps.reason)}"
 
 
-def _descriptor(plan: Plan, exprs: ExprText, field: Descriptor) -> str:
+def _distance(exprs: ExprText, part: DepsDistance) -> str:
+    return str(part.value) if part.expr == NONE else exprs.expr(part.expr)
+
+
+def _descriptor(plan: PlanReader, exprs: ExprText, field: Descriptor) -> str:
     text = f"{plan.string(field.name)} of site {field.site}: {field.dtype.text}"
     return f"{text} {exprs.expr(field.expr)}"

@@ -47,7 +47,7 @@ class Binder:
                 self.current[name] = bits - (bits >> 63 << 64)
 
     def bind(self, values: Mapping[str, object]) -> tuple[Bound, ...]:
-        """One Bound per symbol, in table order. New values stay bound for later runs."""
+        """One Bound per symbol, in table order; names not given have their current values."""
         accepted: dict[str, Value] = {}
         for name, value in values.items():
             index = self._index.get(name)
@@ -66,8 +66,11 @@ class Binder:
                     loc=self._loc(i),
                     fix=f"pass it to execute({name}=...)",
                 )
-        self.current = merged
         return tuple(self._bound(i, merged[name]) for i, name in enumerate(self._names))
+
+    def keep(self, bound: tuple[Bound, ...]) -> None:
+        """Makes these the current values, for later runs."""
+        self.current = {name: each.value for name, each in zip(self._names, bound, strict=True)}
 
     def _bound(self, index: int, value: Value) -> Bound:
         read_only = isinstance(value, np.ndarray) and not value.flags.writeable
@@ -80,6 +83,12 @@ class Binder:
         number = _integer(value)
         if number is None:
             raise self._mismatch(index, f"an integer, not {type(value).__name__}")
+        if not symbol.min_value <= number <= symbol.max_value:
+            raise ExecutionError(
+                f"{self._names[index]!r} is {number}, legal are {symbol.min_value} to "
+                f"{symbol.max_value}",
+                loc=self._loc(index),
+            )
         return number
 
     def _accept_array(self, index: int, symbol: Symbol, value: object) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Value
-from pto_wsp.runtime.engine import Engine, Run
+from pto_wsp.runtime.engine import Engine, Generated, Run
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import to_perfetto
 
@@ -108,8 +108,9 @@ class Program:
         first_error: BaseException | None = None
         while self._pending:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            run = self._pending[0]
             try:
-                if not self._pending[0].wait(left):
+                if not run.wait(left):
                     raise SynchronizeTimeout(
                         f"{len(self._pending)} run(s) not done after {timeout} s",
                         fix="they go on; call synchronize() again",
@@ -118,6 +119,11 @@ class Program:
                 raise
             except ExecutionError as error:
                 first_error = first_error or error
+            except BaseException:
+                # Ctrl-C while waiting leaves the run where it is; a kernel's own has ended it.
+                if run.done():
+                    self._last = self._pending.pop(0)
+                raise
             self._last = self._pending.pop(0)
         if first_error is not None:
             raise first_error
@@ -167,11 +173,11 @@ class Program:
 
     def task_hash(self, **bindings: object) -> tuple[int, int]:
         """Two 64-bit numbers that name the task set for these bindings; equal on every target."""
-        return self._engine.generate(self._binder.bind(bindings)).hash
+        return self._generate(bindings).hash
 
     def num_tasks(self, **bindings: object) -> int:
         """How many tasks a run with these bindings generates."""
-        return self._engine.generate(self._binder.bind(bindings)).tasks
+        return self._generate(bindings).tasks
 
     def save_trace(self, path: str | PathLike[str]) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
@@ -182,9 +188,19 @@ class Program:
         return f"<Program on {self.target}: {self.plan.task_bytes} bytes, kernels {kernels}>"
 
     def _start(self, bindings: Mapping[str, object], *, asynchronous: bool) -> Run:
+        self._check_open()
+        bound = self._binder.bind(bindings)
+        run = self._engine.start(bound, asynchronous=asynchronous)
+        self._binder.keep(bound)  # only now: values that the target refuses are forgotten
+        return run
+
+    def _generate(self, bindings: Mapping[str, object]) -> Generated:
+        self._check_open()
+        return self._engine.generate(self._binder.bind(bindings))
+
+    def _check_open(self) -> None:
         if self._closed:
-            raise ExecutionError("this program was closed")
-        return self._engine.start(self._binder.bind(bindings), asynchronous=asynchronous)
+            raise ExecutionError("this program was closed", fix="compile the workload again")
 
     def _ended(self) -> Run:
         if self._last is None:

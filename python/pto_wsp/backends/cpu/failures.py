@@ -70,6 +70,7 @@ class Failure:
 
     def kernel_error(self, plan: Plan, reason: str) -> KernelError:
         """A failed kernel, with `reason` in the user's words."""
+        reason = reason or "the kernel returned a failure without a message"
         return KernelError(
             f"kernel {self._task(plan)} failed: {reason}",
             kernel=self._kernel(plan),

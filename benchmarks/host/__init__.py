@@ -1,0 +1,1 @@
+"""What the host pays: plan size, compile time, generation rate, cost of a call."""

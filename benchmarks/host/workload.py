@@ -1,0 +1,83 @@
+"""Programs whose host side is measured: LLaMA-7B attention, a call with many tensors, a stamp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pto_wsp import DenseDyn, In, InOut, Out, P, Tensor, Workload, kernel, workload
+
+TILE = 32  # tokens; 16K tokens are 512 tiles
+LLAMA_7B = (4, 32, 512, 512)  # batch, heads, query tiles, key tiles at 16K tokens
+DIM = 128
+
+
+# Only generation is measured, so the body does next to nothing.
+@kernel(cpp_src="acc(0, 0) = acc(0, 0) + q(0, 0) * k(0, 0) * v(0, 0);")
+def attend(q: In[Tensor], k: In[Tensor], v: In[Tensor], acc: InOut[Tensor]): ...
+
+
+@workload
+def attention(batch, heads, q_tiles, k_tiles, Q, K, V, acc):
+    for b, h, i, j in P(batch, heads, q_tiles, k_tiles):
+        attend[b, h, i, j](
+            q=Q[b, h, i * TILE : (i + 1) * TILE],
+            k=K[b, h, j * TILE : (j + 1) * TILE],
+            v=V[b, h, j * TILE : (j + 1) * TILE],
+            acc=acc[b, h, i * TILE : (i + 1) * TILE],
+        )
+
+
+def make_attention(extents: tuple[int, int, int, int]) -> Workload:
+    """Attention of these extents. The pages of the tensors are never touched, so they cost none."""
+    batch, heads, q_tiles, k_tiles = extents
+    queries = batch, heads, q_tiles * TILE, DIM
+    keys = batch, heads, k_tiles * TILE, DIM
+    shapes = {"Q": queries, "K": keys, "V": keys, "acc": queries}
+    tensors = {name: Tensor(data=np.empty(shape, np.float32)) for name, shape in shapes.items()}
+    axes = [DenseDyn(extent) for extent in extents]
+    return attention(*axes, **tensors)
+
+
+EIGHT = tuple(f"t{k}" for k in range(8))
+
+
+@kernel(cpp_src="t0(0) = t1(0);")
+def take_eight(
+    t0: Out[Tensor],
+    t1: In[Tensor],
+    t2: In[Tensor],
+    t3: In[Tensor],
+    t4: In[Tensor],
+    t5: In[Tensor],
+    t6: In[Tensor],
+    t7: In[Tensor],
+): ...
+
+
+@workload
+def one_task(t0, t1, t2, t3, t4, t5, t6, t7):
+    take_eight(t0, t1, t2, t3, t4, t5, t6, t7)
+
+
+def make_eight() -> dict[str, np.ndarray[Any, Any]]:
+    """Eight arrays to bind."""
+    return {name: np.zeros(16, np.float32) for name in EIGHT}
+
+
+# steady_clock and time.monotonic_ns() are the same clock on Linux.
+@kernel(
+    cpp_includes=["<chrono>"],
+    cpp_src="""
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    at() = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    """,
+)
+def stamp(at: Out[Tensor]): ...
+
+
+@workload
+def stamps(n, at):
+    for i in P(n):
+        stamp[i](at=at[i])

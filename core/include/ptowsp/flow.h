@@ -1,0 +1,171 @@
+// Generation for tracked runs: turns the cursor's events into records with all their dependences.
+//
+// Thread roles: whoever holds the token (try_lock) calls everything else here; the token is handed
+// over with acquire and release, so nothing else is atomic. Workers meet what is made here only
+// through the TaskTable.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "ptowsp/cursor.h"
+#include "ptowsp/schedule.h"
+#include "ptowsp/task_table.h"
+#include "ptowsp/tensor_map.h"
+#include "ptowsp/tile_map.h"
+#include "ptowsp/tracking.h"
+
+namespace ptowsp {
+
+class Flow {
+ public:
+  enum class Made : u8 {
+    Task,   // a record: slot() and whether it is ready()
+    Full,   // the window has no room; the task stays pending
+    Done,   // there are no more tasks
+    Failed  // an expression or a bound failed
+  };
+
+  Flow(const BoundPlan& plan, const ScheduleConfig& config);
+
+  bool try_lock() {
+    return !token_.load(std::memory_order_relaxed) && !token_.exchange(true, std::memory_order_acquire);
+  }
+  void unlock() { token_.store(false, std::memory_order_release); }
+
+  TaskTable& table() { return table_; }
+
+  // A task has ended. Calls ready(slot) for tasks that may start now, and gives back slots through
+  // freed(slot). Called by the worker that ran it, without the token.
+  template <class Ready, class Freed>
+  void finish(u32 slot, Ready ready, Freed freed) {
+    while (slot != kNil) {
+      table_.finish(slot, ready);
+      const u32 join = table_[slot].join;
+      freed(slot);
+      slot = join != kNil && table_.arrive(join) ? join : kNil;
+    }
+  }
+
+  // --- token holder ---
+
+  // Takes back slots of ended tasks.
+  void collect() {
+    table_.collect([this](u32 slot) { live_ -= table_[slot].site != kJoinSite ? 1u : 0u; });
+  }
+  // The next task as a record. `ready(slot)` and `freed(slot)` are called for what a phase that
+  // ended on the way released.
+  template <class Ready, class Freed>
+  Made make(u32* slot, bool* is_ready, Ready ready, Freed freed, Error* error) {
+    while (true) {
+      if (pending_) {
+        const Made made = submit(slot, is_ready, error);
+        pending_ = made == Made::Full;
+        return made;
+      }
+      const Event event = cursor_.advance(plan_, error);
+      if (event == Event::Task) {
+        pending_ = true;
+      } else if (event == Event::Done) {
+        return Made::Done;
+      } else if (event == Event::Error) {
+        return Made::Failed;
+      } else {
+        on_group(event, ready, freed);
+      }
+    }
+  }
+
+  // For tasks that run where they are generated, without records.
+  Cursor& cursor() { return cursor_; }
+  bool take_pending() {
+    const bool was = pending_;
+    pending_ = false;
+    return was;
+  }
+  template <class Ready, class Freed>
+  void on_group(Event event, Ready ready, Freed freed) {
+    if (event != Event::GroupOpen) close_phase(ready, freed);
+    if (event == Event::GroupClose) {
+      open_.pop_back();
+    } else if (event == Event::PhaseNext) {
+      const Phase& last = open_.back();
+      open_.back() = Phase{last.used ? last.end : last.gate};
+    } else {
+      open_.push_back(Phase{open_.empty() ? TaskRef{} : open_.back().gate});
+    }
+    phases_ += event != Event::GroupClose ? 1 : 0;
+  }
+
+  // Whether a task could be made now, if there are any left.
+  bool can_make() const { return live_ < window_ && table_.available() > open_.size(); }
+  // Who waits for what, for a run in which nothing runs.
+  std::string waiting_report();
+
+  u32 live() const { return live_; }
+  u64 made() const { return cursor_.next_task - (pending_ ? 1 : 0); }
+  u64 edges() const { return edges_; }
+  u64 phases() const { return phases_; }
+  u64 live_high() const { return live_high_; }
+  u64 map_high() const { return map_high_; }
+  u64 bounds_checked() const { return bounds_checked_; }
+  std::size_t bytes() const { return table_.bytes() + tiles_.bytes() + boxes_.bytes(); }
+
+ private:
+  // An open iteration of P.seq or step of sequential. One task needs no record of its own: it is
+  // itself what the next phase waits for. From the second task on, a join record counts them.
+  struct Phase {
+    TaskRef gate;           // what this phase waits for
+    TaskRef end{};          // what the next phase waits for: the only task, or the join
+    u32 join = kNil;
+    u32 members = 0;        // tasks and joins that count down `join` when they end
+    u32 tasks = 0;
+    bool used = false;
+    explicit Phase(TaskRef g) : gate(g) {}
+  };
+
+  Made submit(u32* slot, bool* is_ready, Error* error);
+  bool check_regions(u32 site, Error* error);
+  void enter_phase(u32 slot);
+  u32 make_join(std::size_t phase);
+  void depend(TaskRef before, u32 slot);
+  void find_conflicts(u32 slot, u32 tag);
+
+  template <class Ready, class Freed>
+  void close_phase(Ready ready, Freed freed) {
+    Phase& p = open_.back();
+    if (p.join == kNil) return;
+    const u32 join = p.join;
+    const u32 missing = TaskTable::kBias - table_[join].edges - p.members;
+    if (table_[join].fanin.fetch_sub(missing, std::memory_order_acq_rel) == missing) {
+      finish(join, ready, freed);
+    }
+  }
+
+  static u32 sequential_depth(const BoundPlan& plan);
+  static u32 deepest(const BoundPlan& plan);
+
+  const BoundPlan& plan_;
+  const u32 window_;
+  const Tracking tracking_;
+  TaskTable table_;
+  TileMap tiles_;
+  FixedTensorMap boxes_;
+  Cursor cursor_;
+  std::vector<Phase> open_;
+  std::vector<Region> regions_;
+  std::vector<u32> box_entries_;  // by slot
+  std::vector<u32> tags_;         // by slot: of its last user
+  std::vector<TaskRef> found_;    // predecessors of the task being made
+  bool pending_ = false;          // the cursor stands at a task that has no record yet
+  u32 live_ = 0;
+  u64 edges_ = 0;
+  u64 phases_ = 0;
+  u64 live_high_ = 0;
+  u64 map_high_ = 0;
+  u64 bounds_checked_ = 0;
+  alignas(64) std::atomic<bool> token_{false};
+};
+
+}  // namespace ptowsp

@@ -1,0 +1,54 @@
+// Calls kernels for one worker.
+//
+// Everything about a call that does not change from task to task is filled in once per run and
+// worker, so a task of a simple site costs one affine sum per view and the call itself; the tasks of
+// a leaf loop cost one addition per view.
+//
+// Thread roles: belongs to one worker; shares nothing that is written.
+#pragma once
+
+#include <vector>
+
+#include "ptowsp/bind.h"
+
+namespace ptowsp {
+
+// What a kernel returns to end the run as interrupted rather than failed.
+inline constexpr i32 kKernelInterrupted = 2;
+
+struct KernelSlot {
+  ptowsp_kernel_fn fn = nullptr;
+  void* user = nullptr;
+};
+
+class TaskRunner {
+ public:
+  TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 worker);
+  TaskRunner(const TaskRunner&) = delete;
+  TaskRunner& operator=(const TaskRunner&) = delete;
+
+  // Runs one task. False: it failed or could not be evaluated, see `error`.
+  bool run(u32 site, const i64* loops, u64 task_id, Error* error);
+
+  // Runs `count` tasks of a simple leaf site: the loop variable of the innermost level counts up
+  // from its value in `loops`, which is left at the last one. Adds the number of tasks that ended
+  // to `done`.
+  bool run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* done, Error* error);
+
+ private:
+  struct SiteCall {
+    ptowsp_call call{};
+    KernelSlot kernel;
+    std::vector<ptowsp_view> views;
+    std::vector<char*> base;  // of the tensor behind each view
+  };
+
+  bool fill_views(u32 site, const i64* loops, Error* error);
+  void failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const;
+
+  const BoundPlan& plan_;
+  std::vector<SiteCall> sites_;
+  std::vector<char> message_;
+};
+
+}  // namespace ptowsp

@@ -1,0 +1,105 @@
+// Runs that need no records: Inline and Split.
+#include <algorithm>
+#include <utility>
+
+#include "ptowsp/run.h"
+
+namespace ptowsp {
+
+void Run::work_inline(u32 worker) {
+  Cursor cursor;
+  Error error;
+  while (!stop_.load(std::memory_order_relaxed) && next_range(&cursor)) {
+    if (run_range(worker, &cursor, &error)) continue;
+    Lock lock(mutex_);
+    fail(std::move(error));
+    return;
+  }
+}
+
+// The next part of the program that nobody works on; false if there is none.
+bool Run::next_range(Cursor* cursor) {
+  if (mode_ == Mode::Inline) {
+    if (next_iteration_.fetch_add(1, std::memory_order_relaxed) != 0) return false;
+    *cursor = Cursor::at_entry(*plan_, 0);
+    return true;
+  }
+  const i64 lo = next_iteration_.fetch_add(range_, std::memory_order_relaxed);
+  if (lo >= last_iteration_) return false;
+  u64 before = 0;
+  plan_->tasks_before(lo, &before);
+  *cursor = Cursor::over_range(*plan_, 0, lo, std::min(lo + range_, last_iteration_), before);
+  return true;
+}
+
+// Generates and runs tasks in program order. False: `error` says why it ended.
+bool Run::run_range(u32 worker, Cursor* cursor, Error* error) {
+  while (true) {
+    const Event event = cursor->advance(*plan_, error);
+    if (event == Event::Done) return true;
+    if (event == Event::Error) return false;
+    if (event != Event::Task) continue;
+    const i64 count = run_here(worker, cursor, error);
+    if (count == 0) return false;
+    if (!pace(worker, static_cast<u64>(count))) return true;
+  }
+}
+
+// Runs the task at which the cursor stands, and further ones of the same leaf loop. The number of
+// tasks; 0: one failed.
+i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
+  Worker& me = *workers_[worker];
+  const BoundSite& site = plan_->sites()[cursor->site];
+  me.bounds_checked += site.num_checked;
+  const u32 opener = cursor->depth > 0 ? cursor->frames[cursor->depth - 1].pc : 0;
+  const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
+  if (!leaf || config_.trace != TracePolicy::NONE) return run_task(worker, *cursor, error) ? 1 : 0;
+  const i64 count = std::min<i64>(cursor->leaf_left(), me.budget);
+  if (!me.runner.run_leaf(cursor->site, cursor->loops, cursor->task_id, count, &me.tasks, error)) {
+    return 0;
+  }
+  cursor->leaf_skip(count);
+  return count;
+}
+
+bool Run::run_task(u32 worker, const Cursor& cursor, Error* error) {
+  Worker& me = *workers_[worker];
+  if (config_.trace == TracePolicy::NONE) {
+    if (!me.runner.run(cursor.site, cursor.loops, cursor.task_id, error)) return false;
+    me.tasks += 1;
+    return true;
+  }
+  ptowsp_event event{};
+  event.start_ns = event.ready_ns = scheduler_.now();
+  const bool ok = me.runner.run(cursor.site, cursor.loops, cursor.task_id, error);
+  event.end_ns = scheduler_.now();
+  event.task_id = event.seq = cursor.task_id;
+  event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
+  event.site = cursor.site;
+  event.worker = worker;
+  event.num_loops = plan_->sites()[cursor.site].level;
+  std::copy(cursor.loops, cursor.loops + event.num_loops, event.indices);
+  me.trace.add(event);
+  me.tasks += ok ? 1 : 0;
+  return ok;
+}
+
+// Looks at the clock about every kPollEvery, whatever the length of tasks: the number of tasks
+// between two looks follows from the time the last ones took. False: the run is to end.
+bool Run::pace(u32 worker, u64 tasks) {
+  constexpr u32 kMost = 1u << 16;
+  Worker& me = *workers_[worker];
+  if (tasks < me.budget) {
+    me.budget -= static_cast<u32>(tasks);
+    return true;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const bool soon = now - me.looked < kPollEvery / 4;
+  me.looked = now;
+  me.interval = soon ? std::min(me.interval * 2, kMost) : std::max(me.interval / 2, 1u);
+  me.budget = me.interval;
+  if (worker == 0) poll_interrupt();
+  return !stop_.load(std::memory_order_relaxed);
+}
+
+}  // namespace ptowsp

@@ -1,0 +1,113 @@
+#include "ptowsp/task_runner.h"
+
+#include <cstring>
+
+namespace ptowsp {
+
+TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 worker)
+    : plan_(plan), sites_(plan.sites().size()), message_(4096) {
+  for (u32 s = 0; s < sites_.size(); ++s) {
+    const BoundSite& site = plan.sites()[s];
+    SiteCall& out = sites_[s];
+    out.kernel = kernels[site.kernel];
+    out.views.resize(site.num_accesses);
+    out.base.resize(site.num_accesses);
+    for (u32 p = 0; p < site.num_accesses; ++p) {
+      const u32 access = plan.site_access(site, p);
+      out.views[p] = plan.view(access);
+      out.base[p] = plan.tensors()[plan.access(access).tensor].data;
+    }
+    out.call.views = out.views.data();
+    out.call.num_views = site.num_accesses;
+    out.call.num_indices = site.level;
+    out.call.site = s;
+    out.call.worker = worker;
+    out.call.error = message_.data();
+    out.call.error_size = static_cast<u32>(message_.size());
+  }
+}
+
+bool TaskRunner::run(u32 site, const i64* loops, u64 task_id, Error* error) {
+  SiteCall& s = sites_[site];
+  if (!plan_.sites()[site].simple) {
+    if (!fill_views(site, loops, error)) {
+      error->at_task(site, task_id, loops, plan_.sites()[site].level);
+      return false;
+    }
+  } else {
+    const BoundSite& bound = plan_.sites()[site];
+    for (u32 p = 0; p < bound.num_accesses; ++p) {
+      s.views[p].data = s.base[p] + plan_.offset(plan_.site_access(bound, p)).at(loops);
+    }
+  }
+  s.call.indices = loops;
+  s.call.task_id = task_id;
+  const i32 result = s.kernel.fn(&s.call, s.kernel.user);
+  if (result == 0) return true;
+  failed(site, loops, task_id, result, error);
+  return false;
+}
+
+bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* done,
+                          Error* error) {
+  SiteCall& s = sites_[site];
+  const BoundSite& bound = plan_.sites()[site];
+  i64 step[kMaxTensorArgs];
+  for (u32 p = 0; p < bound.num_accesses; ++p) {
+    const Affine& offset = plan_.offset(plan_.site_access(bound, p));
+    s.views[p].data = s.base[p] + offset.at(loops);
+    step[p] = offset.coef[bound.level - 1];
+  }
+  s.call.indices = loops;
+  i64& index = loops[bound.level - 1];
+  for (i64 k = 0; k < count; ++k) {
+    if (k > 0) {
+      index += 1;
+      for (u32 p = 0; p < bound.num_accesses; ++p) {
+        s.views[p].data = static_cast<char*>(s.views[p].data) + step[p];
+      }
+    }
+    s.call.task_id = first_task + static_cast<u64>(k);
+    const i32 result = s.kernel.fn(&s.call, s.kernel.user);
+    if (result == 0) continue;
+    *done += static_cast<u64>(k);
+    failed(site, loops, s.call.task_id, result, error);
+    return false;
+  }
+  *done += static_cast<u64>(count);
+  return true;
+}
+
+bool TaskRunner::fill_views(u32 site, const i64* loops, Error* error) {
+  SiteCall& s = sites_[site];
+  const BoundSite& bound = plan_.sites()[site];
+  Region region;
+  for (u32 p = 0; p < bound.num_accesses; ++p) {
+    const u32 i = plan_.site_access(bound, p);
+    const BoundAccess& access = plan_.access(i);
+    if (!plan_.region(i, loops, &region, error)) return false;
+    const BoundTensor& t = plan_.tensors()[access.tensor];
+    ptowsp_view& view = s.views[p];
+    view.rank = access.seen_rank;
+    view.dtype = static_cast<u32>(t.dtype);
+    i64 offset = 0;
+    for (u32 d = 0, seen = 0; d < access.rank; ++d) {
+      offset += region.start[d] * t.stride[d];
+      if (plan_.dim(access.dims + d).dropped) continue;
+      view.shape[seen] = region.extent[d];
+      view.stride[seen] = region.step[d] * t.stride[d];
+      seen += 1;
+    }
+    // An empty region may start anywhere; its pointer must not leave the tensor.
+    view.data = region.empty ? t.data : t.data + offset * static_cast<i64>(t.item);
+  }
+  return true;
+}
+
+void TaskRunner::failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const {
+  const bool interrupted = result == kKernelInterrupted;
+  *error = Error::make(interrupted ? Status::INTERRUPTED : Status::KERNEL_ERROR, message_.data());
+  error->at_task(site, task_id, loops, plan_.sites()[site].level);
+}
+
+}  // namespace ptowsp

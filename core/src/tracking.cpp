@@ -1,0 +1,124 @@
+#include "ptowsp/tracking.h"
+
+#include <algorithm>
+
+namespace ptowsp {
+
+Tracking::Tracking(const BoundPlan& plan)
+    : plan_(plan), written_(plan.num_storages(), 0), tilings_(plan.tensors().size()) {
+  for (const BoundSite& site : plan.sites()) {
+    for (u32 p = 0; p < site.num_accesses; ++p) {
+      const BoundAccess& a = plan.access(plan.site_access(site, p));
+      if (writes(a.mode)) written_[plan.tensors()[a.tensor].storage] = 1;
+    }
+  }
+  find_tilings();
+  sites_.resize(plan.sites().size());
+  needs_regions_.resize(plan.sites().size());
+  for (u32 s = 0; s < sites_.size(); ++s) add_site(s);
+}
+
+// Whether the access is one whole tile: same size as the others, aligned with them, no gaps.
+bool Tracking::fits(u32 access, const BoundTensor& tensor, Tiling* tiling, bool first) const {
+  const BoundAccess& a = plan_.access(access);
+  for (u32 d = 0; d < a.rank; ++d) {
+    const BoundDim& dim = plan_.dim(a.dims + d);
+    if (!dim.extent.constant() || !dim.step.constant()) return false;
+    const i64 size = dim.extent.form.base;
+    if (size < 1 || (size > 1 && dim.step.form.base != 1)) return false;
+    if (size > 1 && !dim.start.affine) return false;
+    const i64 offset = size == 1 ? 0 : ((dim.start.form.base % size) + size) % size;
+    if (first) {
+      tiling->size[d] = size;
+      tiling->offset[d] = offset;
+    }
+    if (tiling->size[d] != size || tiling->offset[d] != offset) return false;
+    for (u32 l = 0; l < dim.start.form.top; ++l) {
+      if (dim.start.affine && dim.start.form.coef[l] % size != 0) return false;
+    }
+  }
+  return !tensor.by_bytes;
+}
+
+void Tracking::find_tilings() {
+  std::vector<u32> geometry(plan_.num_storages(), kNone);  // the only one of each storage
+  std::vector<u8> mixed(plan_.num_storages(), 0);
+  for (const BoundTensor& t : plan_.tensors()) {
+    if (geometry[t.storage] == kNone) geometry[t.storage] = t.geometry;
+    if (geometry[t.storage] != t.geometry) mixed[t.storage] = 1;
+  }
+  std::vector<u8> seen(tilings_.size(), 0);
+  for (const BoundSite& site : plan_.sites()) {
+    for (u32 p = 0; p < site.num_accesses; ++p) {
+      const u32 access = plan_.site_access(site, p);
+      const BoundTensor& t = plan_.tensors()[plan_.access(access).tensor];
+      Tiling& tiling = tilings_[t.geometry];
+      const bool first = seen[t.geometry] == 0;
+      const bool ok = mixed[t.storage] == 0 && fits(access, t, &tiling, first);
+      tiling.tiled = ok && (first || tiling.tiled);
+      seen[t.geometry] = 1;
+    }
+  }
+  u64 next = 0;
+  for (u32 g = 0; g < tilings_.size(); ++g) {
+    Tiling& tiling = tilings_[g];
+    if (!tiling.tiled) continue;
+    const BoundTensor& t = plan_.tensors()[g];
+    i64 count = 1;
+    for (u32 d = t.rank; d-- > 0;) {
+      tiling.stride[d] = count;
+      count *= t.shape[d] / tiling.size[d] + 2;  // a partial tile at either end
+    }
+    tiling.first = next;
+    next += static_cast<u64>(count);
+  }
+}
+
+void Tracking::add_site(u32 s) {
+  const BoundSite& site = plan_.sites()[s];
+  u32 tiles = 0;
+  needs_regions_[s] = site.num_checked > 0 ? 1 : 0;
+  for (u32 p = 0; p < site.num_accesses; ++p) {
+    const u32 access = plan_.site_access(site, p);
+    const BoundAccess& a = plan_.access(access);
+    const BoundTensor& t = plan_.tensors()[a.tensor];
+    if (written_[t.storage] == 0) continue;
+    TrackedAccess out;
+    out.access = access;
+    out.argument = p;
+    out.write = writes(a.mode);
+    out.tile = tilings_[t.geometry].tiled;
+    out.affine = out.tile && make_number(a, tilings_[t.geometry], &out.number);
+    tiles += out.tile ? 1 : 0;
+    if (!out.affine) needs_regions_[s] = 1;
+    any_box_ = any_box_ || !out.tile;
+    sites_[s].push_back(out);
+  }
+  most_tiles_ = std::max(most_tiles_, tiles);
+}
+
+// The tile number as an affine form of the loop indices.
+bool Tracking::make_number(const BoundAccess& a, const Tiling& t, Affine* out) const {
+  out->base = static_cast<i64>(t.first);
+  for (u32 d = 0; d < a.rank; ++d) {
+    const BoundExpr& start = plan_.dim(a.dims + d).start;
+    if (!start.affine) return false;
+    out->base += (start.form.base - t.offset[d]) / t.size[d] * t.stride[d] + t.stride[d];
+    for (u32 l = 0; l < start.form.top; ++l) {
+      out->coef[l] += start.form.coef[l] / t.size[d] * t.stride[d];
+    }
+    out->top = std::max(out->top, start.form.top);
+  }
+  return true;
+}
+
+u64 Tracking::tile_of(const Region& r) const {
+  const Tiling& t = tilings_[r.geometry];
+  i64 number = static_cast<i64>(t.first);
+  for (u32 d = 0; d < r.rank; ++d) {
+    number += (r.start[d] - t.offset[d]) / t.size[d] * t.stride[d] + t.stride[d];
+  }
+  return static_cast<u64>(number);
+}
+
+}  // namespace ptowsp

@@ -1,0 +1,86 @@
+"""The C++ kernels of the property tests. They are the same in every module, so they are compiled
+once and never again.
+
+Every kernel folds what it reads into a number, waits a while that depends on it, and then updates
+what it writes by something like x = x * 3 + y: a lost or wrong order of two tasks shows in the
+result.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from pto_wsp import ir
+from pto_wsp.dtypes import DType
+from pto_wsp.ir import Mode, ParamDecl
+from pto_wsp.kernels import LoadedKernel, load_kernels
+from pto_wsp.passes import lower
+
+U64, F32 = DType.U64, DType.F32
+_MODES = {"in": Mode.IN, "out": Mode.OUT, "inout": Mode.INOUT}
+
+# `spin` keeps the time between reading and writing long enough for another worker to interfere.
+_WAIT = "for (volatile uint64_t k = 0; k < s % 300; k = k + 1) {}\n"
+_READ = {
+    0: "s = s * 31 + {0}();\n",
+    1: "for (int64_t i = 0; i < {0}.shape(0); ++i) s = s * 31 + {0}(i);\n",
+    2: """for (int64_t i = 0; i < {0}.shape(0); ++i)
+        for (int64_t j = 0; j < {0}.shape(1); ++j) s = s * 31 + {0}(i, j);\n""",
+    3: """for (int64_t i = 0; i < {0}.shape(0); ++i)
+        for (int64_t j = 0; j < {0}.shape(1); ++j)
+            for (int64_t k = 0; k < {0}.shape(2); ++k) s = s * 31 + {0}(i, j, k);\n""",
+}
+_UPDATE = {
+    0: "{0}() = {0}() * 3 + s;\n",
+    1: "for (int64_t i = 0; i < {0}.shape(0); ++i) {0}(i) = {0}(i) * 3 + s++;\n",
+    2: """for (int64_t i = 0; i < {0}.shape(0); ++i)
+        for (int64_t j = 0; j < {0}.shape(1); ++j) {0}(i, j) = {0}(i, j) * 3 + s++;\n""",
+}
+_SET = {
+    1: "for (int64_t i = 0; i < {0}.shape(0); ++i) {0}(i) = s++;\n",
+    2: """for (int64_t i = 0; i < {0}.shape(0); ++i)
+        for (int64_t j = 0; j < {0}.shape(1); ++j) {0}(i, j) = s++;\n""",
+}
+_FLOATS = """
+    float f = 1.0f;
+    for (int64_t i = 0; i < x.shape(0); ++i) f = f * 0.75f + x(i);
+    for (volatile int k = 0; k < 200; k = k + 1) {}
+    for (int64_t i = 0; i < y.shape(0); ++i)
+        for (int64_t j = 0; j < y.shape(1); ++j) y(i, j) = y(i, j) * 0.5f + f;
+"""
+
+
+def _integers(name: str, **params: tuple[str, int]) -> ir.KernelDecl:
+    """A kernel over u64 parameters, each given as (mode, rank that the kernel sees)."""
+    source = "[[maybe_unused]] uint64_t s = 1;\n"
+    source += "".join(_READ[r].format(p) for p, (mode, r) in params.items() if mode == "in")
+    source += _WAIT
+    for param, (mode, rank) in params.items():
+        source += {"in": {}, "out": _SET, "inout": _UPDATE}[mode].get(rank, "").format(param)
+    decls = tuple(ParamDecl(p, _MODES[mode], U64, r) for p, (mode, r) in params.items())
+    return ir.KernelDecl(name, decls, ir.BodyForm.CPP, source)
+
+
+_FLOAT_PARAMS = (ParamDecl("x", Mode.IN, F32, 1), ParamDecl("y", Mode.INOUT, F32, 2))
+
+KERNELS: tuple[ir.KernelDecl, ...] = (
+    _integers("update1", x=("in", 1), y=("inout", 1)),
+    _integers("update2", x=("in", 2), y=("inout", 2)),
+    _integers("both", x=("inout", 1), y=("inout", 1)),
+    _integers("copy1", x=("in", 1), y=("out", 1)),
+    _integers("copy2", x=("in", 1), y=("out", 2)),
+    _integers("fill", y=("out", 1)),
+    _integers("bump", y=("inout", 0)),
+    _integers("fold", x=("in", 3), y=("inout", 1)),
+    _integers("many", a=("in", 1), b=("in", 2), c=("out", 1), d=("inout", 2)),
+    _integers("peek", x=("in", 2)),
+    _integers("nothing"),
+    ir.KernelDecl("floats", _FLOAT_PARAMS, ir.BodyForm.CPP, _FLOATS),
+)
+
+
+@functools.cache
+def loaded() -> tuple[LoadedKernel, ...]:
+    """The compiled kernels, in the order of KERNELS."""
+    module = ir.Module("library", (), (), KERNELS, (ir.Call("nothing", (), ()),))
+    return load_kernels(lower(module), {})
