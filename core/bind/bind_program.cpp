@@ -269,7 +269,7 @@ nb::list stat_docs() {
 
 // Signatures are written out, since tuples and dictionaries say nothing of what they hold.
 #define PTOWSP_ERROR "tuple[int, str, int, int, tuple[int, ...], int, int] | None"
-#define PTOWSP_BINDINGS                                                              \
+#define PTOWSP_BINDINGS                                                                \
   "collections.abc.Sequence[tuple[int, int, int, int, collections.abc.Sequence[int], " \
   "collections.abc.Sequence[int], bool]]"
 
@@ -292,11 +292,12 @@ void ptowsp::bind_program(nb::module_& m) {
                   "A program, or the reason why there is none.")
       .def("set_native_kernel", &NativeProgram::set_native_kernel, nb::arg("kernel"),
            nb::arg("address"), "Machine code of the signature ptowsp_kernel_fn.")
-      .def("set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
-           nb::arg("dispatch"),
-           nb::sig("def set_python_kernel(self, kernel: int, dispatch: "
-                   "collections.abc.Callable[[list[numpy.ndarray], tuple[int, ...]], int]) -> None"),
-           "A function of the views and the loop indices of a task.")
+      .def(
+          "set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
+          nb::arg("dispatch"),
+          nb::sig("def set_python_kernel(self, kernel: int, dispatch: "
+                  "collections.abc.Callable[[list[numpy.ndarray], tuple[int, ...]], int]) -> None"),
+          "A function of the views and the loop indices of a task.")
       .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"),
            nb::sig("def start(self, bindings: " PTOWSP_BINDINGS
                    ", asynchronous: bool) -> tuple[NativeRun | None, " PTOWSP_ERROR "]"),

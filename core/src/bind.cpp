@@ -176,8 +176,8 @@ BoundExpr Binder::use(u32 node, const Interval* loops) const {
 
 // --- code ----------------------------------------------------------------------------------------
 
-// Visits loops and sites with the ranges of the loop variables around them. `alive` is false below a
-// loop that cannot run: nothing there needs a proof.
+// Visits loops and sites with the ranges of the loop variables around them. `alive` is false below
+// a loop that cannot run: nothing there needs a proof.
 bool Binder::walk_code() {
   struct Block {
     u32 end;

@@ -82,9 +82,8 @@ bool Binder::take_array(u32 symbol, const ptowsp_binding& b) {
   find_range(symbol);
   if (a.min <= a.max && (a.min < s.min_value || a.max > s.max_value)) {
     const i64 bad = a.min < s.min_value ? a.min : a.max;
-    return fail(symbol, "array " + name(symbol) + " holds " + std::to_string(bad) +
-                            ", legal are " + std::to_string(s.min_value) + " to " +
-                            std::to_string(s.max_value));
+    return fail(symbol, "array " + name(symbol) + " holds " + std::to_string(bad) + ", legal are " +
+                            std::to_string(s.min_value) + " to " + std::to_string(s.max_value));
   }
   return true;
 }
@@ -117,7 +116,8 @@ bool Binder::take_tensor(u32 tensor, const ptowsp_binding& b) {
   out.rank = b.rank;
   out.read_only = b.read_only != 0;
   for (u32 d = 0; d < b.rank; ++d) {
-    if (b.shape[d] < 0) return fail(b.symbol, "tensor " + name(b.symbol) + " has a negative extent");
+    if (b.shape[d] < 0)
+      return fail(b.symbol, "tensor " + name(b.symbol) + " has a negative extent");
     out.shape[d] = b.shape[d];
     out.stride[d] = b.stride[d];
   }

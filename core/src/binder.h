@@ -1,4 +1,5 @@
-// Makes a BoundPlan. One Binder serves one bind() and is thrown away. Private to the binder's files.
+// Makes a BoundPlan. One Binder serves one bind() and is thrown away. Private to the binder's
+// files.
 #pragma once
 
 #include <string>

@@ -22,9 +22,7 @@ struct Interval {
   bool empty() const { return lo > hi; }
   bool within_i64() const { return lo >= INT64_MIN && hi <= INT64_MAX; }
 
-  Interval clamped() const {
-    return {std::clamp(lo, -kFar, kFar), std::clamp(hi, -kFar, kFar)};
-  }
+  Interval clamped() const { return {std::clamp(lo, -kFar, kFar), std::clamp(hi, -kFar, kFar)}; }
 };
 
 inline Interval operator+(Interval a, Interval b) {

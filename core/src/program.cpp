@@ -29,8 +29,8 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
   for (u32 k = 0; k < kernels_.size(); ++k) {
     if (kernels_[k].fn != nullptr) continue;
     const Kernel kernel = plan().get<Section::KERNEL>(k);
-    *error = Error::make(Status::BIND_ERROR, "kernel '" + std::string(plan().string(kernel.name)) +
-                                                 "' has no body");
+    *error = Error::make(Status::BIND_ERROR,
+                         "kernel '" + std::string(plan().string(kernel.name)) + "' has no body");
     return nullptr;
   }
   std::unique_ptr<BoundPlan> bound = BoundPlan::bind(plan(), bindings, count, error);

@@ -98,7 +98,8 @@ void Run::run_slot(u32 worker, u32 slot, bool stolen) {
   me.tasks += 1;
   me.done.store(me.tasks, std::memory_order_release);
   flow_->finish(
-      slot, [&](u32 ready) { make_ready(worker, ready); }, [&](u32 ended) { free_slot(&me, ended); });
+      slot, [&](u32 ready) { make_ready(worker, ready); },
+      [&](u32 ended) { free_slot(&me, ended); });
 }
 
 // Ended slots go back in batches: the list they go to is shared.
@@ -159,8 +160,8 @@ void Run::generate_locked(u32 worker) {
     if (made == Flow::Made::Done) all_generated();
     break;
   }
-  const bool enough = config_.start == StartPolicy::THRESHOLD &&
-                      flow_->made() >= config_.start_threshold;
+  const bool enough =
+      config_.start == StartPolicy::THRESHOLD && flow_->made() >= config_.start_threshold;
   if (!started_ && (enough || generated_all_)) start_held(worker);
 }
 
@@ -201,7 +202,8 @@ void Run::start_held(u32 worker) {
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.
 bool Run::runs_serially() {
-  const bool open_order = config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE;
+  const bool open_order =
+      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;

@@ -101,12 +101,16 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
 
 bool check_supported(const PlanView& plan, Error* error) {
   const std::pair<Feature, const char*> missing[] = {
-      {Feature::SPARSE, "sparse axes"},     {Feature::COND, "conditional control"},
+      {Feature::SPARSE, "sparse axes"},
+      {Feature::COND, "conditional control"},
       {Feature::DATA_DEPENDENT, "data-dependent control"},
-      {Feature::CHANNEL, "channels"},       {Feature::PAGED, "paged tensors"},
-      {Feature::ALLOC, "temporaries"},      {Feature::COLLECTIVE, "collectives"},
+      {Feature::CHANNEL, "channels"},
+      {Feature::PAGED, "paged tensors"},
+      {Feature::ALLOC, "temporaries"},
+      {Feature::COLLECTIVE, "collectives"},
       {Feature::MULTI_DOMAIN, "several domains"},
-      {Feature::SLOT, "slots"},             {Feature::TIER, "tiered kernels"},
+      {Feature::SLOT, "slots"},
+      {Feature::TIER, "tiered kernels"},
       {Feature::AFTER, "explicit dependences"}};
   for (const auto& [feature, name] : missing) {
     if (!plan.has(feature)) continue;

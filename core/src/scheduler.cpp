@@ -36,9 +36,9 @@ bool Scheduler::generate(u32 worker, u32 burst, Error* error) {
       if (ring_.full()) {
         note_stall();
         if (config_.window_mode != WindowMode::ABORT) return true;
-        *error = Error::make(Status::WINDOW_OVERFLOW,
-                             "the task window of " + std::to_string(config_.window) +
-                                 " records is full and its mode is ABORT");
+        *error = Error::make(Status::WINDOW_OVERFLOW, "the task window of " +
+                                                          std::to_string(config_.window) +
+                                                          " records is full and its mode is ABORT");
         error->at_task(cursor_.site, cursor_.task_id, cursor_.loops, cursor_.level);
         return false;
       }
@@ -97,8 +97,8 @@ bool Scheduler::submit(u32 worker, Error* error) {
   stats_.generated += 1;
   stats_.live_high = std::max<u64>(stats_.live_high, ring_.live());
   stats_.map_high = std::max<u64>(stats_.map_high, map_.live());
-  const bool enough = config_.start == StartPolicy::THRESHOLD &&
-                      stats_.generated >= config_.start_threshold;
+  const bool enough =
+      config_.start == StartPolicy::THRESHOLD && stats_.generated >= config_.start_threshold;
   if (enough) started_ = true;
   release(slot, worker);
   return true;
@@ -178,9 +178,8 @@ std::string Scheduler::describe(u32 slot) const {
 
 std::string Scheduler::deadlock_report() const {
   constexpr u32 kMostLines = 20;
-  std::string text = "nothing can run: " + std::to_string(ring_.live()) +
-                     " tasks wait, window " + std::to_string(ring_.live()) + " of " +
-                     std::to_string(ring_.window()) +
+  std::string text = "nothing can run: " + std::to_string(ring_.live()) + " tasks wait, window " +
+                     std::to_string(ring_.live()) + " of " + std::to_string(ring_.window()) +
                      (generated_all_ ? ", all tasks generated" : ", generation not ended");
   std::vector<std::string> waits(ring_.slots());
   for (u32 s = 0; s < ring_.slots(); ++s) {

@@ -20,8 +20,8 @@ struct Loaded {
 
   Loaded(PlanMaker* maker, const std::vector<ptowsp_binding>& bindings) : bytes(maker->bytes()) {
     if (!validate(bytes.data(), bytes.size(), &view, &fault)) {
-      fail(__FILE__, __LINE__, "invalid plan at " + std::to_string(fault.offset) + ": " +
-                                   fault.message);
+      fail(__FILE__, __LINE__,
+           "invalid plan at " + std::to_string(fault.offset) + ": " + fault.message);
       return;
     }
     bound = BoundPlan::bind(view, bindings.data(), bindings.size(), &error);
@@ -47,9 +47,9 @@ struct Wavefront {
     const u32 j = maker.var(1);
     const u32 i1 = maker.plus(i, 1);
     const u32 j1 = maker.plus(j, 1);
-    maker.task(cell, {maker.element(x, AccessMode::IN, {i, j1}),
-                      maker.element(x, AccessMode::IN, {i1, j}),
-                      maker.element(x, AccessMode::OUT, {i1, j1})});
+    maker.task(
+        cell, {maker.element(x, AccessMode::IN, {i, j1}), maker.element(x, AccessMode::IN, {i1, j}),
+               maker.element(x, AccessMode::OUT, {i1, j1})});
     maker.end();
     maker.end();
     for (const auto& [id, args] : schedule) maker.directive(id, args);

@@ -199,9 +199,8 @@ TEST(reductions_and_searches_are_evaluated) {
   const u32 sum = m.node(ExprOp::REDUCE, 0, zero, four, element);
   const u32 most = m.node(ExprOp::REDUCE, static_cast<u16>(ReduceOp::MAX), zero, four, element);
   const u32 six = m.number(6);
-  const u32 reached =
-      m.add<Section::EXPR>(Expr{static_cast<u8>(ExprOp::GE),
-                                static_cast<u8>(ScalarType::BOOL), 0, element, six, kNone});
+  const u32 reached = m.add<Section::EXPR>(
+      Expr{static_cast<u8>(ExprOp::GE), static_cast<u8>(ScalarType::BOOL), 0, element, six, kNone});
   const u32 where = m.node(ExprOp::SEARCH, 0, zero, four, reached);
   for (const u32 e : {sum, most, where}) m.task(k, {m.element(x, AccessMode::OUT, {e})});
   m.end();

@@ -22,7 +22,8 @@ struct Native {
   ptowsp_plan* plan = nullptr;
   ptowsp_program* program = nullptr;
 
-  Native(PlanMaker* maker, u32 workers, ptowsp_kernel_fn kernel = add_kernel, void* user = nullptr) {
+  Native(PlanMaker* maker, u32 workers, ptowsp_kernel_fn kernel = add_kernel,
+         void* user = nullptr) {
     const std::vector<u8> bytes = maker->bytes();
     plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
     CHECK(plan != nullptr);
@@ -39,8 +40,7 @@ struct Native {
   Native& operator=(const Native&) = delete;
 
   int32_t run(const std::vector<ptowsp_binding>& b, ptowsp_stats* stats = nullptr) {
-    ptowsp_run* r =
-        ptowsp_run_start(program, b.data(), b.size(), 0, nullptr, nullptr, &error);
+    ptowsp_run* r = ptowsp_run_start(program, b.data(), b.size(), 0, nullptr, nullptr, &error);
     if (r == nullptr) return error.status;
     const int32_t status = ptowsp_run_wait(r, -1, &error);
     if (stats != nullptr) ptowsp_run_stats(r, stats);
@@ -124,8 +124,8 @@ TEST(asynchronous_runs_queue_in_call_order) {
   const auto b = w.bind(20, 20);
   std::vector<ptowsp_run*> runs;
   for (int i = 0; i < 5; ++i) {
-    runs.push_back(ptowsp_run_start(native.program, b.data(), b.size(), 1, nullptr, nullptr,
-                                    &native.error));
+    runs.push_back(
+        ptowsp_run_start(native.program, b.data(), b.size(), 1, nullptr, nullptr, &native.error));
   }
   CHECK_EQ(native.run(b), 0);  // a synchronous run waits for its turn
   for (ptowsp_run* r : runs) {
@@ -156,9 +156,8 @@ TEST(one_program_from_several_threads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&native, symbol = w.maker.symbol_of(w.x), &w] {
       std::vector<float> mine(11 * 11, 1.0f);
-      const std::vector<ptowsp_binding> b = {
-          bind_value(w.rows, 10), bind_value(w.cols, 10),
-          bind_data(symbol, mine.data(), DType::F32, {11, 11})};
+      const std::vector<ptowsp_binding> b = {bind_value(w.rows, 10), bind_value(w.cols, 10),
+                                             bind_data(symbol, mine.data(), DType::F32, {11, 11})};
       ptowsp_error error{};
       ptowsp_run* r =
           ptowsp_run_start(native.program, b.data(), b.size(), 0, nullptr, nullptr, &error);
@@ -226,12 +225,9 @@ TEST(traces_hold_the_newest_events_and_count_the_rest) {
 }
 
 TEST(directives_that_cannot_be_enforced_are_refused) {
-  const Schedule refused[] = {{{Directive::STREAMS, {4}}},
-                              {{Directive::WINDOW, {0, 0, 0}}},
-                              {{Directive::WINDOW, {100, 1, 0}}},
-                              {{Directive::READY, {3}}},
-                              {{Directive::DEPS, {3}}},
-                              {{Directive::TRACE, {2, 10}}}};
+  const Schedule refused[] = {{{Directive::STREAMS, {4}}},        {{Directive::WINDOW, {0, 0, 0}}},
+                              {{Directive::WINDOW, {100, 1, 0}}}, {{Directive::READY, {3}}},
+                              {{Directive::DEPS, {3}}},           {{Directive::TRACE, {2, 10}}}};
   for (const Schedule& schedule : refused) {
     Wavefront w(schedule);
     const std::vector<u8> bytes = w.maker.bytes();

@@ -25,9 +25,9 @@ struct Tensors {
     m.task(k, {{a, AccessMode::OUT, {{one, m.number(4), one}, {one, m.number(4), one}}}});
     float* second = data.data() + (alias ? 100 : 2048);
     loaded = std::make_unique<Loaded>(
-        &m, std::vector<ptowsp_binding>{
-                bind_data(m.symbol_of(a), data.data(), DType::F32, {32, 32}),
-                bind_data(m.symbol_of(b), second, DType::F32, {32, 32})});
+        &m,
+        std::vector<ptowsp_binding>{bind_data(m.symbol_of(a), data.data(), DType::F32, {32, 32}),
+                                    bind_data(m.symbol_of(b), second, DType::F32, {32, 32})});
   }
 
   Region region(u32 tensor, u32 mode, const i64* start, const i64* extent, const i64* step) const {

@@ -3,8 +3,8 @@
 //
 // Symbols become numbers, so most index expressions become `base + sum(coefficient * loop index)`.
 // Tensors that share bytes join one storage. Bounds are proved by interval analysis where possible;
-// what cannot be proved is marked and checked per task. A BoundPlan is immutable after bind() and is
-// read by all workers without synchronisation.
+// what cannot be proved is marked and checked per task. A BoundPlan is immutable after bind() and
+// is read by all workers without synchronisation.
 #pragma once
 
 #include <memory>
@@ -54,10 +54,10 @@ struct BoundArray {
 struct BoundTensor {
   char* data = nullptr;
   DType dtype = DType::F32;
-  u32 item = 4;      // bytes of an element
+  u32 item = 4;  // bytes of an element
   u32 rank = 0;
-  u32 storage = 0;   // tensors with equal storage may share bytes
-  u32 geometry = 0;  // tensors with equal geometry have the same base, shape and strides
+  u32 storage = 0;        // tensors with equal storage may share bytes
+  u32 geometry = 0;       // tensors with equal geometry have the same base, shape and strides
   bool by_bytes = false;  // its elements overlap one another: compare by byte interval only
   bool read_only = false;
   i64 shape[kMaxRank] = {};
@@ -90,9 +90,9 @@ struct BoundAccess {
   u32 tensor = 0;
   u32 mode = 0;
   u32 rank = 0;
-  u32 dims = 0;        // first of its dimensions in BoundPlan::dims
-  u32 seen_rank = 0;   // dimensions that the kernel sees
-  bool checked = true; // bounds are checked per task
+  u32 dims = 0;         // first of its dimensions in BoundPlan::dims
+  u32 seen_rank = 0;    // dimensions that the kernel sees
+  bool checked = true;  // bounds are checked per task
 };
 
 struct BoundSite {
@@ -100,7 +100,7 @@ struct BoundSite {
   u32 level = 0;
   u32 accesses = 0;  // first of its entries in BoundPlan::site_accesses
   u32 num_accesses = 0;
-  HashSum hash;      // the part that is equal for all its tasks
+  HashSum hash;  // the part that is equal for all its tasks
   // All regions have fixed shapes, proved bounds and affine starts: only the pointers of its views
   // differ from task to task, and each is affine in the loop indices.
   bool simple = false;
@@ -181,19 +181,19 @@ class BoundPlan {
 
   const PlanView* plan_ = nullptr;
   std::vector<Instr> code_;
-  std::vector<i64> symbols_;         // by SYMBOL: value of extents, scalars and facts
-  std::vector<BoundArray> arrays_;   // by SYMBOL
-  std::vector<BoundTensor> tensors_; // by TENSOR
-  std::vector<BoundExpr> exprs_;     // by EXPR
-  std::vector<BoundLoop> loops_;     // by AXIS
+  std::vector<i64> symbols_;          // by SYMBOL: value of extents, scalars and facts
+  std::vector<BoundArray> arrays_;    // by SYMBOL
+  std::vector<BoundTensor> tensors_;  // by TENSOR
+  std::vector<BoundExpr> exprs_;      // by EXPR
+  std::vector<BoundLoop> loops_;      // by AXIS
   std::vector<BoundAccess> accesses_;
   std::vector<BoundDim> dims_;
-  std::vector<BoundSite> sites_;     // by SITE
-  std::vector<u32> site_accesses_;   // the accesses of each site, in argument order
+  std::vector<BoundSite> sites_;    // by SITE
+  std::vector<u32> site_accesses_;  // the accesses of each site, in argument order
   u32 num_storages_ = 0;
-  std::vector<Affine> offsets_;      // by ACCESS
-  std::vector<ptowsp_view> views_;   // by ACCESS
-  std::vector<u64> outer_tasks_;     // of the independent loop: tasks before each iteration
+  std::vector<Affine> offsets_;     // by ACCESS
+  std::vector<ptowsp_view> views_;  // by ACCESS
+  std::vector<u64> outer_tasks_;    // of the independent loop: tasks before each iteration
   u32 independent_axis_ = kNone;
   u64 accesses_checked_ = 0;
   u64 accesses_proved_ = 0;

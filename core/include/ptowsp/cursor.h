@@ -1,8 +1,8 @@
 // Generates tasks: a resumable walk over a plan's code in program order.
 //
-// A Cursor is plain data with an explicit bounded stack. It can be copied, stored and resumed at any
-// event; whoever holds it may advance it, one thread at a time. It knows nothing of tasks in flight:
-// the caller turns its events into records and phases.
+// A Cursor is plain data with an explicit bounded stack. It can be copied, stored and resumed at
+// any event; whoever holds it may advance it, one thread at a time. It knows nothing of tasks in
+// flight: the caller turns its events into records and phases.
 #pragma once
 
 #include <string>

@@ -1,8 +1,10 @@
 // A work-stealing deque of task slots (Chase and Lev, "Dynamic circular work-stealing deque", 2005;
-// memory orders after Le et al., "Correct and efficient work-stealing for weak memory models", 2013).
+// memory orders after Le et al., "Correct and efficient work-stealing for weak memory models",
+// 2013).
 //
-// Thread roles: one owner calls push() and pop() at the bottom; any thread calls steal() at the top.
-// The capacity is fixed and must hold every slot that can be ready at once, so push() never fails.
+// Thread roles: one owner calls push() and pop() at the bottom; any thread calls steal() at the
+// top. The capacity is fixed and must hold every slot that can be ready at once, so push() never
+// fails.
 //
 // Memory orders: push() publishes the element with a release store of bottom. pop() takes bottom
 // down and then looks at top; steal() looks at top and then at bottom. These four are sequentially

@@ -30,7 +30,8 @@ class Flow {
   Flow(const BoundPlan& plan, const ScheduleConfig& config);
 
   bool try_lock() {
-    return !token_.load(std::memory_order_relaxed) && !token_.exchange(true, std::memory_order_acquire);
+    return !token_.load(std::memory_order_relaxed) &&
+           !token_.exchange(true, std::memory_order_acquire);
   }
   void unlock() { token_.store(false, std::memory_order_release); }
 
@@ -41,9 +42,18 @@ class Flow {
   template <class Ready, class Freed>
   void finish(u32 slot, Ready ready, Freed freed) {
     while (slot != kNil) {
-      table_.finish(slot, ready);
+      // The first task of a phase got its join as a successor, and a join is nothing to run.
+      u32 reached = kNil;
+      table_.finish(slot, [&](u32 next) {
+        if (table_[next].site == kJoinSite) {
+          reached = next;
+        } else {
+          ready(next);
+        }
+      });
       const u32 join = table_[slot].join;
       freed(slot);
+      if (reached != kNil) finish(reached, ready, freed);
       slot = join != kNil && table_.arrive(join) ? join : kNil;
     }
   }
@@ -116,10 +126,10 @@ class Flow {
   // An open iteration of P.seq or step of sequential. One task needs no record of its own: it is
   // itself what the next phase waits for. From the second task on, a join record counts them.
   struct Phase {
-    TaskRef gate;           // what this phase waits for
-    TaskRef end{};          // what the next phase waits for: the only task, or the join
+    TaskRef gate;   // what this phase waits for
+    TaskRef end{};  // what the next phase waits for: the only task, or the join
     u32 join = kNil;
-    u32 members = 0;        // tasks and joins that count down `join` when they end
+    u32 members = 0;  // tasks and joins that count down `join` when they end
     u32 tasks = 0;
     bool used = false;
     explicit Phase(TaskRef g) : gate(g) {}

@@ -28,9 +28,7 @@ class ParkingLot {
   void wait(u64 ticket, std::chrono::milliseconds most) {
     {
       std::unique_lock lock(mutex_);
-      woken_.wait_for(lock, most, [&] {
-        return epoch_.load(std::memory_order_relaxed) != ticket;
-      });
+      woken_.wait_for(lock, most, [&] { return epoch_.load(std::memory_order_relaxed) != ticket; });
     }
     withdraw();
   }

@@ -7,8 +7,8 @@
 //   - an inner group's first phase inherits the gate of the phase around it, and
 //   - a phase in which nothing was generated passes its own gate on to the next phase.
 //
-// Thread roles: as in task_ring.h, everything is called under the scheduler's lock. A slot is reused
-// when its phase has ended; (slot, tag) names a phase for ever.
+// Thread roles: as in task_ring.h, everything is called under the scheduler's lock. A slot is
+// reused when its phase has ended; (slot, tag) names a phase for ever.
 #pragma once
 
 #include <vector>
@@ -40,7 +40,8 @@ class Phases {
   void next_phase(Fn released) {
     const u32 slot = open_.back();
     const u32 parent = phases_[slot].parent;
-    const PhaseRef gate = phases_[slot].used ? PhaseRef{slot, phases_[slot].tag} : phases_[slot].gate;
+    const PhaseRef gate =
+        phases_[slot].used ? PhaseRef{slot, phases_[slot].tag} : phases_[slot].gate;
     close_top(released);
     push(parent, gate);
   }
@@ -77,9 +78,7 @@ class Phases {
 
   // The phase that holds a task back, for reports.
   PhaseRef gate_of(u32 slot) const { return phases_[slot].gate; }
-  bool alive(PhaseRef ref) const {
-    return ref.slot != kNoSlot && phases_[ref.slot].tag == ref.tag;
-  }
+  bool alive(PhaseRef ref) const { return ref.slot != kNoSlot && phases_[ref.slot].tag == ref.tag; }
   u32 pending(u32 slot) const { return phases_[slot].pending; }
   u64 opened() const { return opened_; }
   std::size_t bytes() const { return phases_.capacity() * sizeof(Phase); }

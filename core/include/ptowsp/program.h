@@ -1,9 +1,9 @@
 // A loaded plan with kernels and worker threads; runs queue in call order.
 //
 // Threads: workers 1 .. n-1 are made when the first run needs them and sleep between runs. Worker 0
-// is the thread that calls run(), or the driver thread for asynchronous runs. All of them are joined
-// by close(); none outlives the program. After fork() the child has none of them: after_fork()
-// leaves their handles behind and starts afresh.
+// is the thread that calls run(), or the driver thread for asynchronous runs. All of them are
+// joined by close(); none outlives the program. After fork() the child has none of them:
+// after_fork() leaves their handles behind and starts afresh.
 #pragma once
 
 #include <condition_variable>

@@ -1,10 +1,10 @@
 /* The C interface of the native core: the only door to it. The Python bindings use nothing else.
  *
- * A plan is loaded from bytes, a program is made from a plan, kernels are attached, runs are started
- * with bindings and waited for. Every call that can fail takes a ptowsp_error and returns a status
- * (numbers: enum Status in enums.def, 0 is success). No call throws or exits. Calls on different
- * programs may come from different threads; calls on one program may too, and its runs queue in call
- * order. */
+ * A plan is loaded from bytes, a program is made from a plan, kernels are attached, runs are
+ * started with bindings and waited for. Every call that can fail takes a ptowsp_error and returns a
+ * status (numbers: enum Status in enums.def, 0 is success). No call throws or exits. Calls on
+ * different programs may come from different threads; calls on one program may too, and its runs
+ * queue in call order. */
 #ifndef PTOWSP_H
 #define PTOWSP_H
 
@@ -26,12 +26,12 @@ typedef struct ptowsp_run ptowsp_run;
 /* What went wrong. `message` is UTF-8 and always terminated. */
 typedef struct {
   int32_t status;
-  uint32_t site;          /* PTOWSP_NONE if no task is to blame */
-  uint32_t symbol;        /* PTOWSP_NONE if no binding is to blame */
-  uint32_t num_indices;   /* loop indices of that task */
+  uint32_t site;        /* PTOWSP_NONE if no task is to blame */
+  uint32_t symbol;      /* PTOWSP_NONE if no binding is to blame */
+  uint32_t num_indices; /* loop indices of that task */
   int64_t indices[PTOWSP_MAX_LOOPS];
   uint64_t task_id;
-  uint64_t offset;        /* PLAN_ERROR: byte of the file */
+  uint64_t offset; /* PLAN_ERROR: byte of the file */
   char message[8192];
 } ptowsp_error;
 
@@ -46,9 +46,9 @@ typedef struct {
 
 /* One task, as handed to a kernel. */
 typedef struct {
-  const ptowsp_view* views;  /* tensor arguments in parameter order */
-  const uint64_t* scalars;   /* scalar arguments in parameter order, as bits of their dtype */
-  const int64_t* indices;    /* loop indices, outermost first */
+  const ptowsp_view* views; /* tensor arguments in parameter order */
+  const uint64_t* scalars;  /* scalar arguments in parameter order, as bits of their dtype */
+  const int64_t* indices;   /* loop indices, outermost first */
   uint32_t num_views;
   uint32_t num_scalars;
   uint32_t num_indices;
@@ -81,7 +81,7 @@ typedef int32_t (*ptowsp_interrupt_fn)(void* user);
 typedef struct {
   uint32_t num_workers; /* at least 1 */
   uint32_t reserved;
-  uint64_t seed;        /* of the victims that thieves choose */
+  uint64_t seed; /* of the victims that thieves choose */
 } ptowsp_options;
 
 /* Counters of a run; stats.def says what each one means. */

@@ -76,8 +76,8 @@ class Run {
     std::chrono::steady_clock::time_point looked{};
     // Flow:
     Deque deque;
-    u32 next = kNil;         // a task to run before anything in the deque
-    u32 free_first = kNil;   // ended slots not given back yet
+    u32 next = kNil;        // a task to run before anything in the deque
+    u32 free_first = kNil;  // ended slots not given back yet
     u32 free_last = kNil;
     u32 free_count = 0;
     u64 random = 0;
@@ -140,27 +140,27 @@ class Run {
   void* interrupt_user_ = nullptr;
   std::chrono::steady_clock::time_point next_poll_{};  // worker 0 only
 
-  std::atomic<bool> stop_{false};     // no more tasks are started
-  std::atomic<i64> next_iteration_;   // Split: first iteration nobody has taken yet
-  std::atomic<u64> next_take_{0};     // traced inline tasks so far
+  std::atomic<bool> stop_{false};    // no more tasks are started
+  std::atomic<i64> next_iteration_;  // Split: first iteration nobody has taken yet
+  std::atomic<u64> next_take_{0};    // traced inline tasks so far
   // Flow:
   std::unique_ptr<Flow> flow_;
   ParkingLot lot_;
   std::atomic<bool> generated_all_{false};
-  std::atomic<u64> made_{0};          // tasks generated so far
-  std::atomic<bool> started_{true};   // the start policy has let go
-  std::atomic<u32> resting_{0};       // workers that found nothing to do
-  std::vector<u32> held_;             // token holder: ready tasks that the start policy holds
-  std::vector<u64> share_;            // token holder: tasks by worker at the last look
-  bool serial_ = false;               // token holder: tasks run one after the other anyway
-  u64 window_stalls_ = 0;             // token holder
+  std::atomic<u64> made_{0};         // tasks generated so far
+  std::atomic<bool> started_{true};  // the start policy has let go
+  std::atomic<u32> resting_{0};      // workers that found nothing to do
+  std::vector<u32> held_;            // token holder: ready tasks that the start policy holds
+  std::vector<u64> share_;           // token holder: tasks by worker at the last look
+  bool serial_ = false;              // token holder: tasks run one after the other anyway
+  u64 window_stalls_ = 0;            // token holder
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
   u64 start_released_ = 0;
   u64 start_held_ = 0;
 
-  i64 last_iteration_ = 0;            // Split: past the loop
-  i64 range_ = 1;                     // Split: iterations a worker takes at once
+  i64 last_iteration_ = 0;  // Split: past the loop
+  i64 range_ = 1;           // Split: iterations a worker takes at once
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

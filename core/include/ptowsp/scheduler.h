@@ -69,9 +69,9 @@ class Scheduler {
   FifoReady fifo_;
   StealReady steal_;
   Cursor cursor_;
-  bool pending_ = false;        // the cursor stands at a task that is not submitted yet
+  bool pending_ = false;  // the cursor stands at a task that is not submitted yet
   bool generated_all_ = false;
-  bool started_ = false;        // the start policy has let go
+  bool started_ = false;  // the start policy has let go
   bool stalled_ = false;
   u64 stall_since_ = 0;
   u64 next_seq_ = 0;

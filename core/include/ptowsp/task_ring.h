@@ -69,16 +69,16 @@ struct TaskRecord {
   u64 seq = 0;
   u64 task_id = 0;
   u64 ready_ns = 0;
-  u64 marked = 0;           // 1 + seq of the last task that got an edge from this one
+  u64 marked = 0;  // 1 + seq of the last task that got an edge from this one
   u32 site = 0;
   u32 tag = 0;
-  u32 fanin = 0;            // unfinished predecessors
-  u32 phase = kNoSlot;      // innermost phase it belongs to
-  u32 maker = 0;            // worker that made it ready
+  u32 fanin = 0;        // unfinished predecessors
+  u32 phase = kNoSlot;  // innermost phase it belongs to
+  u32 maker = 0;        // worker that made it ready
   bool live = false;
   bool running = false;
   EdgeList successors;
-  u32 entries = kNoSlot;    // its entries in the tensor map
+  u32 entries = kNoSlot;  // its entries in the tensor map
   i64 loops[kMaxLoops] = {};
 };
 

@@ -1,8 +1,8 @@
 // Calls kernels for one worker.
 //
 // Everything about a call that does not change from task to task is filled in once per run and
-// worker, so a task of a simple site costs one affine sum per view and the call itself; the tasks of
-// a leaf loop cost one addition per view.
+// worker, so a task of a simple site costs one affine sum per view and the call itself; the tasks
+// of a leaf loop cost one addition per view.
 //
 // Thread roles: belongs to one worker; shares nothing that is written.
 #pragma once

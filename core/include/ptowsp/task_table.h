@@ -4,9 +4,9 @@
 // Its successor list is one atomic word {tag, first edge}: the generator adds edges with a
 // compare-and-swap, the worker that ends the task closes the list with one exchange. Since the word
 // holds the tag, an edge can never be added to the next user of a slot: the caller then knows that
-// the task it meant has ended. An edge is a node inside the waiting record (a few in place, more from
-// a side pool), so edges need no memory management of their own: a record is reused only after all
-// its predecessors have walked past its nodes.
+// the task it meant has ended. An edge is a node inside the waiting record (a few in place, more
+// from a side pool), so edges need no memory management of their own: a record is reused only after
+// all its predecessors have walked past its nodes.
 //
 // Thread roles: acquire(), add_edge() and publish() are called by the holder of the generation
 // token; finish() by the worker that ran the task; collect() by the token holder.
@@ -44,11 +44,11 @@ class TaskTable {
     u32 site = 0;
     u64 task_id = 0;
     u64 ready_ns = 0;
-    u32 join = kNil;            // record of the phase that counts this task
-    u32 edges = 0;              // nodes in use
-    u32 next[kInPlace] = {};    // of its nodes: the next one in the predecessor's list
-    u32 side = kNil;            // further nodes, in the side pool
-    u32 free_next = kNil;       // when ended: the next free slot
+    u32 join = kNil;          // record of the phase that counts this task
+    u32 edges = 0;            // nodes in use
+    u32 next[kInPlace] = {};  // of its nodes: the next one in the predecessor's list
+    u32 side = kNil;          // further nodes, in the side pool
+    u32 free_next = kNil;     // when ended: the next free slot
   };
   static_assert(sizeof(Record) == 64);
 
@@ -253,8 +253,8 @@ class TaskTable {
   u32 side_free_ = kNil;
   const std::unique_ptr<std::unique_ptr<SideNode[]>[]> chunks_{
       new std::unique_ptr<SideNode[]>[kChunks]};
-  u32 used_ = 0;      // slots handed out at least once
-  u32 free_ = kNil;   // token holder's free list
+  u32 used_ = 0;     // slots handed out at least once
+  u32 free_ = kNil;  // token holder's free list
   u32 free_count_ = 0;
   const std::unique_ptr<Record[]> records_;
   const std::unique_ptr<i64[]> loops_;

@@ -98,16 +98,16 @@ class FixedTensorMap {
     Region region;
     u32 slot = kNoSlot;
     u32 next_of_task = kNoSlot;
-    u32 links = kNoSlot;            // its places in buckets; none if wide
+    u32 links = kNoSlot;               // its places in buckets; none if wide
     u32 next[2] = {kNoSlot, kNoSlot};  // neighbours in the lists all and wide
     u32 prev[2] = {kNoSlot, kNoSlot};
-    bool linked = false;            // false: covered, already out of all lists
+    bool linked = false;  // false: covered, already out of all lists
     bool wide = false;
   };
   struct Link {
     u32 entry;
     u32 bucket;
-    u32 next;           // in the bucket
+    u32 next;  // in the bucket
     u32 prev;
     u32 next_of_entry;
   };
@@ -188,9 +188,9 @@ class FixedTensorMap {
   std::vector<Link> links_;
   std::vector<u32> free_entries_;
   std::vector<u32> free_links_;
-  std::vector<u32> all_;    // by storage: every entry
-  std::vector<u32> wide_;   // by storage: entries that are in no bucket
-  std::vector<u8> mixed_;   // by storage: several tensors share it, so cells do not line up
+  std::vector<u32> all_;   // by storage: every entry
+  std::vector<u32> wide_;  // by storage: entries that are in no bucket
+  std::vector<u8> mixed_;  // by storage: several tensors share it, so cells do not line up
   std::size_t live_ = 0;
 };
 

@@ -49,8 +49,8 @@ class Tracking {
   bool make_number(const BoundAccess& a, const Tiling& t, Affine* out) const;
 
   const BoundPlan& plan_;
-  std::vector<u8> written_;     // by storage
-  std::vector<Tiling> tilings_; // by geometry (a TENSOR index)
+  std::vector<u8> written_;      // by storage
+  std::vector<Tiling> tilings_;  // by geometry (a TENSOR index)
   std::vector<std::vector<TrackedAccess>> sites_;
   std::vector<u8> needs_regions_;
   u32 most_tiles_ = 0;

@@ -1,8 +1,8 @@
 // Decides whether bytes are a plan that may be run without further safety checks.
 //
-// After validate() succeeds: every reference, span, string and enumeration value is in range; blocks
-// nest and end; program counters stay inside their entry; every expression refers only to earlier
-// nodes, to loop variables that are in scope wherever it is used, and is no deeper than
+// After validate() succeeds: every reference, span, string and enumeration value is in range;
+// blocks nest and end; program counters stay inside their entry; every expression refers only to
+// earlier nodes, to loop variables that are in scope wherever it is used, and is no deeper than
 // kMaxExprDepth; argument words match the kernel's parameters; the header's counts and feature bits
 // are those of the contents; checksums hold.
 #pragma once
