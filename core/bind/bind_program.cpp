@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bind.h"
@@ -169,6 +170,12 @@ class NativeRun {
                      events.size() * sizeof(ptowsp_event));
   }
 
+  static int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<NativeRun>(self)->program_.ptr());
+    return 0;
+  }
+
  private:
   ptowsp_run* run_;
   uint32_t workers_;
@@ -211,7 +218,7 @@ class NativeProgram {
 
   void set_python_kernel(uint32_t kernel, nb::callable dispatch) {
     ptowsp_program_set_kernel(program_, kernel, call_python, dispatch.ptr());
-    kernels_.push_back(std::move(dispatch));
+    kernels_.emplace_back(kernel, std::move(dispatch));
   }
 
   // (run, None) or (None, error); raises what a signal handler raised while the run went on.
@@ -251,11 +258,36 @@ class NativeProgram {
 
   void after_fork() { ptowsp_program_after_fork(program_); }
 
+  // For the garbage collector: a kernel may know, through its globals, the program that runs it.
+  static int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    for (const auto& [kernel, body] : nb::inst_ptr<NativeProgram>(self)->kernels_) {
+      Py_VISIT(body.ptr());
+    }
+    return 0;
+  }
+  static int clear(PyObject* self) {
+    NativeProgram* program = nb::inst_ptr<NativeProgram>(self);
+    program->close();  // no thread is inside a kernel any more
+    for (const auto& [kernel, body] : program->kernels_) {
+      ptowsp_program_set_kernel(program->program_, kernel, nullptr, nullptr);
+    }
+    program->kernels_.clear();
+    return 0;
+  }
+
  private:
   ptowsp_program* program_;
   uint32_t workers_;
-  std::vector<nb::callable> kernels_;  // keeps them alive
+  std::vector<std::pair<uint32_t, nb::callable>> kernels_;  // keeps them alive
 };
+
+PyType_Slot run_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(NativeRun::traverse)},
+                           {0, nullptr}};
+PyType_Slot program_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(NativeProgram::traverse)},
+                               {Py_tp_clear, reinterpret_cast<void*>(NativeProgram::clear)},
+                               {0, nullptr}};
 
 nb::list stat_docs() {
   nb::list out;
@@ -274,7 +306,7 @@ nb::list stat_docs() {
   "collections.abc.Sequence[int], bool]]"
 
 void ptowsp::bind_program(nb::module_& m) {
-  nb::class_<NativeRun>(m, "NativeRun", "One run of a NativeProgram.")
+  nb::class_<NativeRun>(m, "NativeRun", "One run of a NativeProgram.", nb::type_slots(run_slots))
       .def("wait", &NativeRun::wait, nb::arg("timeout_ns"),
            nb::sig("def wait(self, timeout_ns: int) -> tuple[bool, " PTOWSP_ERROR "]"),
            "Whether the run has ended, and its error; waits at most that long.")
@@ -284,7 +316,8 @@ void ptowsp::bind_program(nb::module_& m) {
       .def("worker_tasks", &NativeRun::worker_tasks, nb::sig("def worker_tasks(self) -> list[int]"),
            "Tasks that each worker ran.")
       .def("trace", &NativeRun::trace, "The trace as an array of struct ptowsp_event.");
-  nb::class_<NativeProgram>(m, "NativeProgram", "A loaded plan with its worker threads.")
+  nb::class_<NativeProgram>(m, "NativeProgram", "A loaded plan with its worker threads.",
+                            nb::type_slots(program_slots))
       .def_static("load", &NativeProgram::load, nb::arg("plan"), nb::arg("workers"),
                   nb::arg("seed"),
                   nb::sig("def load(plan: bytes, workers: int, seed: int) -> "

@@ -1,6 +1,8 @@
 #include "bind.h"
 
 NB_MODULE(_core, m) {
+  // Programs that are alive when the interpreter ends are no fault of the user.
+  nanobind::set_leak_warnings(false);
   m.doc() = "The native core of pto_wsp: reads plans and runs them.";
   ptowsp::bind_plan(m);
   ptowsp::bind_program(m);

@@ -214,10 +214,18 @@ void Binder::join_storages() {
 bool Binder::check_arrays_unwritten() {
   for (u32 s = 0; s < out_.arrays_.size(); ++s) {
     const BoundArray& a = out_.arrays_[s];
-    if (a.data == nullptr || a.shape[0] == 0) continue;
-    const u64 lo = reinterpret_cast<u64>(a.data);
-    const i64 last = (a.shape[0] - 1) * std::abs(a.stride[0]);
-    const u64 hi = lo + (static_cast<u64>(last) + 1) * dtype_size(a.dtype);
+    if (a.data == nullptr || a.shape[0] == 0 || a.shape[1] == 0) continue;
+    i64 below = 0;  // farthest elements on either side of the first
+    i64 above = 0;
+    for (u32 d = 0; d < a.rank; ++d) {
+      const i64 reach = (a.shape[d] - 1) * a.stride[d];
+      below += std::min<i64>(reach, 0);
+      above += std::max<i64>(reach, 0);
+    }
+    const u64 base = reinterpret_cast<u64>(a.data);
+    const i64 item = dtype_size(a.dtype);
+    const u64 lo = base + static_cast<u64>(below * item);
+    const u64 hi = base + static_cast<u64>((above + 1) * item);
     for (u32 t = 0; t < out_.tensors_.size(); ++t) {
       if (written_[t] == 0 || byte_lo_[t] >= hi || lo >= byte_hi_[t]) continue;
       const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;

@@ -38,7 +38,8 @@ Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, 
   }
   if (workers == 1) return Mode::Inline;
   const u32 axis = plan.independent_axis();
-  if (axis == kNone) return Mode::Flow;
+  // Each worker of a split run has a task in flight, and the window counts tasks in flight.
+  if (axis == kNone || config.window < workers) return Mode::Flow;
   // With few iterations the work inside of them has to be shared, too.
   return plan.loop(axis).extent.form.base >= 4 * static_cast<i64>(workers) ? Mode::Split
                                                                            : Mode::Flow;

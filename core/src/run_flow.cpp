@@ -55,11 +55,12 @@ bool Run::steal(u32 worker, u32* slot) {
   return false;
 }
 
-// A task that may start now: the first one runs next on this worker, others can be stolen.
+// A task that may start now. Where the order is open, the first one runs next on this worker and the
+// others can be stolen; work_steal() promises that an owner takes its newest.
 void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   if (config_.trace != TracePolicy::NONE) flow_->table()[slot].ready_ns = scheduler_.now();
-  if (me.next == kNil) {
+  if (me.next == kNil && config_.ready == ReadyPolicy::AUTO) {
     me.next = slot;
     return;
   }
@@ -133,7 +134,7 @@ bool Run::generate_burst(u32 worker) {
   made_.store(flow_->made(), std::memory_order_release);
   const bool progress = flow_->made() != before;
   flow_->unlock();
-  return progress || workers_[worker]->next != kNil;
+  return progress || workers_[worker]->next != kNil || workers_[worker]->deque.size() > 0;
 }
 
 void Run::generate_locked(u32 worker) {

@@ -107,9 +107,7 @@ CASES = {
     "P.seq": Case(scan(n), [[{0}, {1}, {2}]]),
     "P in P.seq": Case(scan_of_pairs(n), [[{0, 1}, {2, 3}, {4, 5}]], [(0, 1)]),
     "P.seq in P": Case(pair_of_scans(n), [[{0}, {1}, {2}], [{3}, {4}, {5}]], [(0, 3), (2, 3)]),
-    "P.seq in P.seq": Case(
-        scan_in_scan(DenseDyn(2)), [[{0, 1}, {2, 3}, {4, 5}, {6, 7}]], [(0, 1)]
-    ),
+    "P.seq in P.seq": Case(scan_in_scan(DenseDyn(2)), [[{0, 1}, {2, 3}, {4, 5}, {6, 7}]], [(0, 1)]),
     "iterations without tasks": Case(gaps(), [[{0, 1}, {2, 3}]], [(0, 1)]),
     "combine": Case(combine(free_loop(n), other(n)), [], [(0, 3), (2, 3), (3, 5)]),
     "sequential": Case(

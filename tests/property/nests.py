@@ -97,12 +97,15 @@ class _Maker:
         self.dims = self.some(*_DIMS)
         self.sizes = [self.pick(3, 2), *self.some(2, 0, 1, 4)]
         self.kernels = [self.pick(*KERNELS), *self.some(*KERNELS)]
+        self.wide = not self.only_reads and self.pick(False, False, True)
         if self.only_reads:
             self.sizes = [2, 0, *self.sizes]
             self.kernels = [k for k in KERNELS if all(p.mode is ir.Mode.IN for p in k.params)]
         self.tensors = [*self.some("a", "b", "c"), "d", "read", "f"]
         self.extents = {"n": self.size(), "m": self.size()}
-        self.arrays["offsets"] = self.draw(st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS))
+        self.arrays["offsets"] = self.draw(
+            st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS)
+        )
 
     def pick(self, *options: T) -> T:
         return options[self.draw(st.integers(0, len(options) - 1))]
@@ -120,6 +123,8 @@ class _Maker:
         """A loop variable, mostly of an inner loop; a number outside of loops."""
         if not self.loops:
             return Const(self.pick(0, 1, 2))
+        if self.wide and self.pick(True, True, False):
+            return ir.LoopVar(self.loops[0].var)
         return ir.LoopVar(self.loops[-1 - min(self.pick(0, 0, 1, 2), len(self.loops) - 1)].var)
 
     def start(self) -> Expr:
@@ -197,6 +202,16 @@ class _Maker:
         self.loops.pop()
         return ir.Loop(var, var, kind, order, start, extent, body, lengths, parent)
 
+    def wide_loop(self) -> ir.Loop:
+        """A parallel loop that is the whole program, with as many iterations as workers could
+        share; where they are independent, the core need not track anything."""
+        count = self.draw(st.integers(8, 16))
+        self.room = self.pick(1, 2, 4)
+        self.loops.append(_Loop("w", count))
+        body = self.body(2)
+        kind, order = ir.AxisKind.DENSE, ir.Order.PARALLEL
+        return ir.Loop("w", "w", kind, order, Const(0), Const(count), body)
+
     def rows(self, start: Expr, extent: Expr) -> int:
         """One past the last index; where that depends on outer loops, enough for every case."""
         bound = Bindings(self.extents, self.arrays)
@@ -245,12 +260,17 @@ class _Maker:
                 step = ir.Binary(BinaryOp.ADD, self.var(), Const(1))
                 return ir.DimSlice(self.start(), self.var(), step)
             case _:
-                return ir.DimSlice(ir.Binary(BinaryOp.ADD, self.start(), Const(90)), Const(0), Const(1))
+                return ir.DimSlice(
+                    ir.Binary(BinaryOp.ADD, self.start(), Const(90)), Const(0), Const(1)
+                )
 
     # --- values ---
 
     def case(self) -> Case:
-        body = tuple(self.stmt(MAX_DEPTH) for _ in range(self.pick(1, 2, 3)))
+        if self.wide:
+            body = (self.wide_loop(),)
+        else:
+            body = tuple(self.stmt(MAX_DEPTH) for _ in range(self.pick(1, 2, 3)))
         extent = ir.SymbolKind.EXTENT
         symbols = (
             *(ir.SymbolDecl(name, extent) for name in self.extents),
@@ -275,8 +295,7 @@ class _Maker:
                         shapes[tensor][d] = max(shapes[tensor][d], last + 1)
         slack = self.pick(lambda rank: 0, lambda rank: 1, lambda rank: 36 // rank**2)
         return {
-            name: [extent + slack(len(shape)) for extent in shape]
-            for name, shape in shapes.items()
+            name: [extent + slack(len(shape)) for extent in shape] for name, shape in shapes.items()
         }
 
     def layout(self, shapes: dict[str, list[int]]) -> tuple[dict[str, View], int]:

@@ -16,6 +16,7 @@ _HEAD = """
 import gc, os, signal, sys, threading, time
 import numpy as np
 from pto_wsp import *
+from pto_wsp import Program
 
 @kernel(cpp_src="y() = y() * 3 + x();")
 def update(x: In[Tensor], y: InOut[Tensor]): ...

@@ -58,7 +58,7 @@ def native_throws_a_number(y: InOut[Tensor]): ...
 def native_says_nothing(y: InOut[Tensor]): ...
 
 
-@kernel(cpp_src='if (y() == 13) throw std::runtime_error(std::string(100000, \'x\')); y() += 1;')
+@kernel(cpp_src="if (y() == 13) throw std::runtime_error(std::string(100000, 'x')); y() += 1;")
 def native_says_much(y: InOut[Tensor]): ...
 
 
@@ -93,11 +93,12 @@ def program(target: str) -> Program:
 def run_with_13(program: Program, number: int, *, asynchronous: bool) -> KernelError:
     y = np.zeros((7, 4, 3))
     y[number, 2, 1] = 13
-    with pytest.raises(KernelError) as raised:
-        if asynchronous:
-            program.execute_async(Y=y)
+    if asynchronous:
+        program.execute_async(Y=y)
+        with pytest.raises(KernelError) as raised:
             program.synchronize()
-        else:
+    else:
+        with pytest.raises(KernelError) as raised:
             program.execute(Y=y)
     return raised.value
 
@@ -186,7 +187,10 @@ def test_many_kernels_fail_at_once(target: str) -> None:
         with pytest.raises(KernelError) as raised:
             program.execute()
         index = raised.value.indices[0]
-        assert raised.value.message == f"kernel fail_together[{index}] failed: ValueError: number {index}"
+        assert (
+            raised.value.message
+            == f"kernel fail_together[{index}] failed: ValueError: number {index}"
+        )
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
@@ -261,7 +265,7 @@ def test_native_errors_do_not_mix_with_kept_exceptions() -> None:
         if bad:
             raise ValueError("python")
 
-    @kernel(cpp_src='ptowsp_fail(std::to_string(static_cast<int>(y())));')
+    @kernel(cpp_src="ptowsp_fail(std::to_string(static_cast<int>(y())));")
     def native(y: InOut[Tensor]): ...
 
     @workload

@@ -1,0 +1,74 @@
+"""Numbers and names that are written down in several places are the same everywhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import pto_wsp
+from pto_wsp import _core, dtypes
+from pto_wsp.backends.cpu import backend as cpu_backend
+from pto_wsp.frontend import schedule
+from pto_wsp.runtime.stats import Stats
+
+
+def test_stats_are_those_of_the_core() -> None:
+    names = [field.name for field in fields(Stats)]
+    assert names == [*(name for name, _ in _core.stat_docs()), "workers", "worker_tasks"]
+    assert all(doc for _, doc in _core.stat_docs())
+
+
+def in_core(enum: str) -> dict[str, int]:
+    """The values of an enum of enums.def, as the core was built with it."""
+    table = cast("list[dict[str, Any]]", _core.reflect()["enums"])
+    (found,) = (each for each in table if each["name"] == enum)
+    return {value["name"]: value["number"] for value in found["values"]}
+
+
+def test_dtype_numbers() -> None:
+    assert {d.name: d.value for d in dtypes.DType} == in_core("DType")
+
+
+@pytest.mark.parametrize("policy", schedule.NUMBERS)
+def test_schedule_numbers(policy: str) -> None:
+    """Policies of the frontend are those of the plan, by number and by name."""
+    numbers = in_core({"Deps": "DepsPolicy"}.get(policy, policy))
+    renamed = {"infer_tensor_map_exact": "EXACT", "infer_bytes_overlap": "OVERLAP"}
+    for name, number in schedule.NUMBERS[policy].items():
+        assert numbers[renamed.get(name, name.upper())] == number
+
+
+def test_window_modes() -> None:
+    assert {m.name: m.value for m in schedule.WindowMode} == in_core("WindowMode")
+
+
+def test_directives_have_their_numbers() -> None:
+    everything = schedule.Schedule().task_graph(
+        schedule.Deps.auto(),
+        schedule.TaskWindow(),
+        schedule.ReadyPolicy.fifo(),
+        schedule.StartPolicy.immediate(),
+        schedule.TracePolicy.none(),
+    )
+    assert {d.name for d in everything.directives()} <= in_core("Directive").keys()
+
+
+def test_trace_events_have_the_layout_of_the_core() -> None:
+    assert cpu_backend._EVENT.itemsize == _core.EVENT_SIZE
+
+
+def test_the_stub_describes_the_core(tmp_path: Path) -> None:
+    """_core.pyi is what nanobind's stub generator writes for the core as it is built now."""
+    out = tmp_path / "_core.pyi"
+    command = [sys.executable, "-m", "nanobind.stubgen", "-m", "pto_wsp._core", "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    kept = Path(pto_wsp.__file__).parent / "_core.pyi"
+    assert kept.read_text("utf-8") == out.read_text("utf-8"), (
+        "python -m nanobind.stubgen -m pto_wsp._core -o python/pto_wsp/_core.pyi"
+    )

@@ -1,0 +1,78 @@
+"""The examples run, and so does the Python code in the documentation."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted(ROOT.glob("examples/*/main.py"))
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+LIMIT = 300  # seconds; only so that a hang ends the test
+
+# Arguments that make an example small.
+SMALL: dict[str, list[str]] = {
+    "01_ragged_attention": ["--sequences", "6", "--heads", "2", "--longest", "12"],
+}
+_BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run(args: list[str], folder: Path) -> str:
+    environment = {**os.environ, "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *args],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        cwd=folder,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+def test_example(path: Path, tmp_path: Path) -> None:
+    assert path.parent.name in SMALL, "say in SMALL how to run it in a moment"
+    args = SMALL[path.parent.name]
+    if "--trace" in path.read_text("utf-8"):
+        args = [*args, "--trace", str(tmp_path / "trace.json")]
+    output = run([str(path), *args], tmp_path)
+    assert "WRONG" not in output
+    assert "OK" in output
+
+
+def code_of(page: Path) -> str:
+    """All blocks of a page as one script, since later ones use the names of earlier ones. Lines
+    stay where they are, so that errors point into the page."""
+    text = page.read_text("utf-8")
+    lines = [""] * (text.count("\n") + 2)
+    for block in _BLOCK.finditer(text):
+        first = text.count("\n", 0, block.start(1))
+        for offset, line in enumerate(block[1].splitlines()):
+            lines[first + offset] = line
+    return "\n".join(lines)
+
+
+WITH_CODE = [page for page in PAGES if page.exists() and _BLOCK.search(page.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda p: str(p.relative_to(ROOT)))
+def test_code_of_page(page: Path, tmp_path: Path) -> None:
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text(code_of(page), "utf-8")
+    run([str(script)], tmp_path)
+
+
+def test_code_is_found_and_keeps_its_lines(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# T\n\n```python\na = 1\n```\ntext\n```sh\nls\n```\n```python\nb = a\n```\n")
+    assert code_of(page).splitlines()[3] == "a = 1"
+    assert code_of(page).splitlines()[10] == "b = a"
+    assert "ls" not in code_of(page)
