@@ -55,8 +55,8 @@ bool Run::steal(u32 worker, u32* slot) {
   return false;
 }
 
-// A task that may start now. Where the order is open, the first one runs next on this worker and the
-// others can be stolen; work_steal() promises that an owner takes its newest.
+// A task that may start now. Where the order is open, the first one runs next on this worker and
+// the others can be stolen; work_steal() promises that an owner takes its newest.
 void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   if (config_.trace != TracePolicy::NONE) flow_->table()[slot].ready_ns = scheduler_.now();

@@ -21,7 +21,7 @@ T = TypeVar("T")
 MAX_DEPTH = 4
 MAX_TASKS = 300
 _STARTS = ("var", "+", "0", "%", "//", "*", "max", "load", "sum", "n")
-_DIMS = ("one", "some", "whole", "strided", "halved", "triangle", "none")
+_DIMS = ("one", "some", "tile", "whole", "strided", "halved", "triangle", "none")
 ROWS = 8  # length of arrays that are read at more places than a loop has iterations
 
 # The first few share memory often; `read` is never written and may be read-only.
@@ -102,6 +102,8 @@ class _Maker:
             self.sizes = [2, 0, *self.sizes]
             self.kernels = [k for k in KERNELS if all(p.mode is ir.Mode.IN for p in k.params)]
         self.tensors = [*self.some("a", "b", "c"), "d", "read", "f"]
+        self.tile = self.pick(2, 3)  # equal sizes: regions that are aligned are whole tiles
+        self.repeats = self.pick(False, False, False, True)
         self.extents = {"n": self.size(), "m": self.size()}
         self.arrays["offsets"] = self.draw(
             st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS)
@@ -248,11 +250,14 @@ class _Maker:
             case "one":
                 return ir.DimSlice(self.start(), Const(1), Const(1))
             case "some":
-                return ir.DimSlice(self.start(), Const(self.pick(2, 3)), Const(1))
+                return ir.DimSlice(self.start(), Const(self.tile), Const(1))
             case "whole":
                 return ir.DimSlice(Const(0), whole, Const(1))
             case "strided":
-                return ir.DimSlice(self.start(), Const(self.pick(2, 3)), Const(self.pick(2, 3)))
+                return ir.DimSlice(self.start(), Const(self.tile), Const(self.pick(2, 3)))
+            case "tile":
+                start = ir.Binary(BinaryOp.MUL, self.var(), Const(self.tile))
+                return ir.DimSlice(start, Const(self.tile), Const(1))
             case "halved":
                 half = ir.Binary(BinaryOp.FLOORDIV, whole, Const(2))
                 return ir.DimSlice(Const(self.pick(0, 1)), half, Const(2))
@@ -304,8 +309,7 @@ class _Maker:
         shared, end = self.draw(st.booleans()), 0
         for tensor in TENSORS:
             shape, item = tuple(shapes[tensor.name]), tensor.dtype.size
-            may_repeat = tensor.name == "read" or self.draw(st.integers(0, 7)) == 7
-            strides = self.strides(shape, may_repeat=may_repeat)
+            strides = self.strides(shape, may_repeat=self.repeats or tensor.name == "read")
             reaches = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True) if n]
             low, high = sum(min(r, 0) for r in reaches), sum(max(r, 0) for r in reaches)
             together = shared and self.pick(True, True, False)
