@@ -170,12 +170,22 @@ std::string Flow::waiting_report() {
   constexpr u32 kMostLines = 20;
   std::string text = "nothing can run: " + std::to_string(live_) + " tasks wait, window " +
                      std::to_string(live_) + " of " + std::to_string(window_);
+  std::vector<std::string> waits(table_.capacity());
+  const auto name = [this](u32 s) {
+    if (table_[s].site == kJoinSite) return std::string("the phase before it");
+    return describe_task(plan_, table_[s].site, table_[s].task_id, table_.loops(s));
+  };
+  const auto alive = [this](u32 s) { return !table_.ended(table_.ref(s)); };
+  for (u32 s = 0; s < table_.capacity(); ++s) {
+    if (!alive(s)) continue;
+    table_.each_successor(s, [&](u32 next) { waits[next] += "\n    " + name(s); });
+  }
   u32 lines = 0;
   for (u32 s = 0; s < table_.capacity(); ++s) {
-    if (table_.ended(table_.ref(s)) || table_[s].site == kJoinSite) continue;
+    if (!alive(s) || table_[s].site == kJoinSite) continue;
     if (lines++ == kMostLines) return text + "\n  ...";
-    text += "\n  " + describe_task(plan_, table_[s].site, table_[s].task_id, table_.loops(s)) +
-            " waits for " + std::to_string(table_[s].fanin.load(std::memory_order_relaxed));
+    const u32 count = table_[s].fanin.load(std::memory_order_relaxed);
+    text += "\n  " + name(s) + " waits for " + std::to_string(count) + ":" + waits[s];
   }
   return text;
 }

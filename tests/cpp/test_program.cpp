@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "fixtures.h"
+#include "ptowsp/program.h"
 #include "ptowsp/ptowsp.h"
 
 using namespace ptowsp;
@@ -238,6 +239,34 @@ TEST(directives_that_cannot_be_enforced_are_refused) {
     CHECK(ptowsp_program_new(plan, &options, &error) == nullptr);
     CHECK_EQ(error.status, number(Status::SCHEDULE_ERROR));
     ptowsp_plan_free(plan);
+  }
+}
+
+// While the first task runs, the last one gets a predecessor that does not exist.
+TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
+  static std::atomic<Run*> planted{nullptr};
+  const auto kernel = [](const ptowsp_call* call, void* user) -> int32_t {
+    if (call->task_id == 0) planted.load()->flow_for_test()->table()[3].fanin += 1;
+    return add_kernel(call, user);
+  };
+  for (const u32 workers : {1u, 2u, 3u}) {
+    Wavefront w({{Directive::READY, {number(ReadyPolicy::WORK_STEAL)}},
+                 {Directive::START, {number(StartPolicy::AFTER_ORCHESTRATION)}}});
+    auto loaded = std::make_shared<LoadedPlan>();
+    loaded->bytes = w.maker.bytes();
+    PlanFault fault;
+    CHECK(validate(loaded->bytes.data(), loaded->bytes.size(), &loaded->view, &fault));
+    Error error;
+    const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
+    program->set_kernel(0, {kernel, nullptr});
+    const auto bindings = w.bind(2, 2);
+    const auto run = program->prepare(bindings.data(), bindings.size(), &error);
+    planted = run->run.get();
+    program->run(run.get());
+    CHECK_EQ(run->run->error().status, Status::DEADLOCK);
+    const std::string& text = run->run->error().message;
+    CHECK(text.find("nothing can run: 1 tasks wait") != std::string::npos);
+    CHECK(text.find("task 3 cell[1, 1] waits for 1:") != std::string::npos);
   }
 }
 

@@ -19,8 +19,10 @@ from pto_wsp.passes import lower
 U64, F32 = DType.U64, DType.F32
 _MODES = {"in": Mode.IN, "out": Mode.OUT, "inout": Mode.INOUT}
 
-# `spin` keeps the time between reading and writing long enough for another worker to interfere.
-_WAIT = "for (volatile uint64_t k = 0; k < s % 300; k = k + 1) {}\n"
+# Between reading and writing some tasks wait a moment and some long enough for other workers to
+# wake up and interfere.
+_WAIT = """for (volatile uint64_t k = 0; k < (s % 4 == 1 ? 20000 : s % 300); k = k + 1) {}
+"""
 _READ = {
     0: "s = s * 31 + {0}();\n",
     1: "for (int64_t i = 0; i < {0}.shape(0); ++i) s = s * 31 + {0}(i);\n",
@@ -44,7 +46,7 @@ _SET = {
 _FLOATS = """
     float f = 1.0f;
     for (int64_t i = 0; i < x.shape(0); ++i) f = f * 0.75f + x(i);
-    for (volatile int k = 0; k < 200; k = k + 1) {}
+    for (volatile int k = 0; k < 20000; k = k + 1) {}
     for (int64_t i = 0; i < y.shape(0); ++i)
         for (int64_t j = 0; j < y.shape(1); ++j) y(i, j) = y(i, j) * 0.5f + f;
 """

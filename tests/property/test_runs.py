@@ -20,12 +20,9 @@ from tests.property.kernel_library import loaded
 from tests.property.nests import Case, cases, schedules
 from tests.property.oracle import Order
 
+TRACED = (ir.Directive("TRACE", (1, 1 << 16)),)
 # One worker that takes the newest task of a complete graph: a missing dependence always shows.
-ADVERSARY = (
-    ir.Directive("READY", (2,)),
-    ir.Directive("START", (1, 0)),
-    ir.Directive("TRACE", (1, 1 << 16)),
-)
+ADVERSARY = (ir.Directive("READY", (2,)), ir.Directive("START", (1, 0)), *TRACED)
 
 
 def scheduled(plan: Plan, schedule: tuple[ir.Directive, ...]) -> Plan:
@@ -46,7 +43,8 @@ def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: in
     with program(plan, "reference") as reference:
         reference.execute(**values)
         hashed = reference.task_hash()
-    for directives, threads in ((ADVERSARY, 1), (schedule, workers), ((), workers)):
+    plain = TRACED if seed % 2 else ()
+    for directives, threads in ((ADVERSARY, 1), (schedule, workers), (plain, workers)):
         memory, values = case.bind()
         options = {"num_threads": threads, "seed": seed}
         with program(scheduled(plan, directives), "cpu_sim", **options) as tested:

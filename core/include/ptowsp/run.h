@@ -54,6 +54,9 @@ class Run {
   // Calls the interrupt if it is due; true if the run was cancelled by it.
   bool poll_interrupt();
 
+  // For tests that plant a task which never becomes ready; null unless the run is a Flow.
+  Flow* flow_for_test() { return flow_.get(); }
+
   // After the run has ended:
   const Error& error() const { return error_; }
   ptowsp_stats stats() const;

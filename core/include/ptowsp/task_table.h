@@ -164,6 +164,13 @@ class TaskTable {
     }
   }
 
+  // Calls fn(slot) for each task that waits for this one. Only while nothing runs.
+  template <class Fn>
+  void each_successor(u32 slot, Fn fn) {
+    u32 node = edge_of(records_[slot].list.load(std::memory_order_acquire));
+    for (; node != kNil && node != kClosed; node = next_of(node)) fn(owner_of(node));
+  }
+
   // One predecessor fewer; true for the last.
   bool arrive(u32 slot) {
     std::atomic<u32>& fanin = records_[slot].fanin;
