@@ -1,9 +1,9 @@
 """The C++ kernels of the property tests. They are the same in every module, so they are compiled
 once and never again.
 
-Every kernel folds what it reads into a number, waits a while that depends on it, and then updates
-what it writes by something like x = x * 3 + y: a lost or wrong order of two tasks shows in the
-result.
+Every kernel folds what it reads into a number, may wait for another task to come in, and then
+updates what it writes by something like x = x * 3 + y: a lost or wrong order of two tasks shows in
+the result.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from pto_wsp.passes import lower
 U64, F32 = DType.U64, DType.F32
 _MODES = {"in": Mode.IN, "out": Mode.OUT, "inout": Mode.INOUT}
 
-# Between reading and writing some tasks wait a moment and some long enough for other workers to
-# wake up and interfere.
-_WAIT = """for (volatile uint64_t k = 0; k < (s % 4 == 1 ? 20000 : s % 300); k = k + 1) {}
+# Between reading and writing, some tasks wait until another task is inside a kernel, too: if there
+# is a way for two tasks to run at the same time, they do.
+_INCLUDES = ("#include <atomic>", "#include <thread>", "static std::atomic<int> inside{0};")
+_MEET = """inside += 1;
+    for (int k = 0; k < 50 && inside < 2; ++k) std::this_thread::yield();
+    inside -= 1;
 """
+_WAIT = f"if (s % 4 == 1) {{\n    {_MEET}}}\n"
 _READ = {
     0: "s = s * 31 + {0}();\n",
     1: "for (int64_t i = 0; i < {0}.shape(0); ++i) s = s * 31 + {0}(i);\n",
@@ -43,10 +47,10 @@ _SET = {
     2: """for (int64_t i = 0; i < {0}.shape(0); ++i)
         for (int64_t j = 0; j < {0}.shape(1); ++j) {0}(i, j) = s++;\n""",
 }
-_FLOATS = """
+_FLOATS = f"""
     float f = 1.0f;
     for (int64_t i = 0; i < x.shape(0); ++i) f = f * 0.75f + x(i);
-    for (volatile int k = 0; k < 20000; k = k + 1) {}
+    {_MEET}
     for (int64_t i = 0; i < y.shape(0); ++i)
         for (int64_t j = 0; j < y.shape(1); ++j) y(i, j) = y(i, j) * 0.5f + f;
 """
@@ -60,7 +64,7 @@ def _integers(name: str, **params: tuple[str, int]) -> ir.KernelDecl:
     for param, (mode, rank) in params.items():
         source += {"in": {}, "out": _SET, "inout": _UPDATE}[mode].get(rank, "").format(param)
     decls = tuple(ParamDecl(p, _MODES[mode], U64, r) for p, (mode, r) in params.items())
-    return ir.KernelDecl(name, decls, ir.BodyForm.CPP, source)
+    return ir.KernelDecl(name, decls, ir.BodyForm.CPP, source, _INCLUDES)
 
 
 _FLOAT_PARAMS = (ParamDecl("x", Mode.IN, F32, 1), ParamDecl("y", Mode.INOUT, F32, 2))
@@ -77,7 +81,7 @@ KERNELS: tuple[ir.KernelDecl, ...] = (
     _integers("many", a=("in", 1), b=("in", 2), c=("out", 1), d=("inout", 2)),
     _integers("peek", x=("in", 2)),
     _integers("nothing"),
-    ir.KernelDecl("floats", _FLOAT_PARAMS, ir.BodyForm.CPP, _FLOATS),
+    ir.KernelDecl("floats", _FLOAT_PARAMS, ir.BodyForm.CPP, _FLOATS, _INCLUDES),
 )
 
 

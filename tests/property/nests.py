@@ -104,6 +104,12 @@ class _Maker:
         self.tensors = [*self.some("a", "b", "c"), "d", "read", "f"]
         self.tile = self.pick(2, 3)  # equal sizes: regions that are aligned are whole tiles
         self.repeats = self.pick(False, False, False, True)
+        self.shared = self.draw(st.booleans())
+        if self.pick(False, False, False, True):  # nearly tiles: one size, in and out of line
+            self.starts = self.some("*", "0", "var", "+")
+            self.dims = self.some("tile", "some", "strided")
+            self.tensors = [self.pick("a", "b"), "d", "f"]
+            self.shared = False
         self.extents = {"n": self.size(), "m": self.size()}
         self.arrays["offsets"] = self.draw(
             st.lists(st.integers(0, 3), min_size=ROWS, max_size=ROWS)
@@ -306,13 +312,13 @@ class _Maker:
     def layout(self, shapes: dict[str, list[int]]) -> tuple[dict[str, View], int]:
         """Places for the tensors: in one pool, where they overlap, or each for itself."""
         views: dict[str, View] = {}
-        shared, end = self.draw(st.booleans()), 0
+        end = 0
         for tensor in TENSORS:
             shape, item = tuple(shapes[tensor.name]), tensor.dtype.size
             strides = self.strides(shape, may_repeat=self.repeats or tensor.name == "read")
             reaches = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True) if n]
             low, high = sum(min(r, 0) for r in reaches), sum(max(r, 0) for r in reaches)
-            together = shared and self.pick(True, True, False)
+            together = self.shared and self.pick(True, True, False)
             first = self.pick(0, 1, 5, end // item // 2) if together else -(-end // item)
             writeable = tensor.name != "read" or self.draw(st.booleans())
             strides = tuple(stride * item for stride in strides)

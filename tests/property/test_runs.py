@@ -49,6 +49,7 @@ def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: in
         options = {"num_threads": threads, "seed": seed}
         with program(scheduled(plan, directives), "cpu_sim", **options) as tested:
             assert tested.task_hash(**values) == hashed
+            tested.execute(**case.bind()[1])  # elsewhere; now all workers are awake
             tested.execute(**values)
             stats = tested.stats
             assert stats.tasks == stats.generated == len(order.tasks)
