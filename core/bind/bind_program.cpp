@@ -6,9 +6,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -58,22 +60,67 @@ nb::object as_array(const ptowsp_view& v) {
   return nb::cast(array, nb::rv_policy::reference);
 }
 
-// Calls a Python kernel: dispatch(views, indices) -> 0, or 4 * number of the kept exception + 1 for
-// failed, + 2 for interrupted. The number becomes the message.
+// Exceptions of Python kernels on their way to whoever waits for the run. Used under the GIL.
+class Exceptions {
+ public:
+  // Stores an exception; returns the message by which take() finds it. No kernel in C++ would begin
+  // a message of its own with that character.
+  std::string keep(nb::object error) {
+    next_ += 1;
+    kept_.emplace_back(next_, std::move(error));
+    if (kept_.size() > kMost) kept_.pop_front();
+    return kMark + std::to_string(next_);
+  }
+
+  nb::object take(std::string_view message) {
+    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+      if (message != kMark + std::to_string(it->first)) continue;
+      nb::object error = std::move(it->second);
+      kept_.erase(it);
+      return error;
+    }
+    return nb::none();
+  }
+
+  int traverse(visitproc visit, void* arg) const {
+    for (const auto& [number, error] : kept_) Py_VISIT(error.ptr());
+    return 0;
+  }
+  void clear() { kept_.clear(); }
+
+ private:
+  // Several workers may fail at once; only the first failure of a run is asked for.
+  static constexpr size_t kMost = 64;
+  static constexpr char kMark = '\x1f';
+  uint64_t next_ = 0;
+  std::deque<std::pair<uint64_t, nb::object>> kept_;
+};
+
+struct PythonKernel {
+  uint32_t kernel;
+  nb::callable dispatch;
+  Exceptions* exceptions;
+};
+
+// Calls a Python kernel. Whatever it raises is caught here and not in Python, where a signal may
+// strike between any two lines.
 int32_t call_python(const ptowsp_call* call, void* user) {
   nb::gil_scoped_acquire gil;
+  const auto* python = static_cast<const PythonKernel*>(user);
   try {
     nb::list views;
     for (uint32_t i = 0; i < call->num_views; ++i) views.append(as_array(call->views[i]));
     nb::list indices;
     for (uint32_t i = 0; i < call->num_indices; ++i) indices.append(call->indices[i]);
-    const nb::handle dispatch(static_cast<PyObject*>(user));
-    const auto result = nb::cast<int32_t>(dispatch(views, nb::tuple(indices)));
-    if (result != 0) std::snprintf(call->error, call->error_size, "%d", result >> 2);
-    return result & 3;
-  } catch (const std::exception& e) {  // only if the dispatcher itself is broken
+    python->dispatch(views, nb::tuple(indices));
+    return PTOWSP_KERNEL_OK;
+  } catch (const nb::python_error& e) {
+    const std::string message = python->exceptions->keep(nb::borrow(e.value()));
+    std::snprintf(call->error, call->error_size, "%s", message.c_str());
+    return e.matches(PyExc_Exception) ? PTOWSP_KERNEL_FAILED : PTOWSP_KERNEL_INTERRUPTED;
+  } catch (const std::exception& e) {
     std::snprintf(call->error, call->error_size, "%s", e.what());
-    return 1;
+    return PTOWSP_KERNEL_FAILED;
   }
 }
 
@@ -217,8 +264,8 @@ class NativeProgram {
   }
 
   void set_python_kernel(uint32_t kernel, nb::callable dispatch) {
-    ptowsp_program_set_kernel(program_, kernel, call_python, dispatch.ptr());
-    kernels_.emplace_back(kernel, std::move(dispatch));
+    const PythonKernel& python = kernels_.emplace_back(kernel, std::move(dispatch), &exceptions_);
+    ptowsp_program_set_kernel(program_, kernel, call_python, const_cast<PythonKernel*>(&python));
   }
 
   // (run, None) or (None, error); raises what a signal handler raised while the run went on.
@@ -256,31 +303,34 @@ class NativeProgram {
     return nb::make_tuple(tasks, hash[0], hash[1], error_tuple(error));
   }
 
+  nb::object take_exception(const std::string& message) { return exceptions_.take(message); }
+
   void after_fork() { ptowsp_program_after_fork(program_); }
 
   // For the garbage collector: a kernel may know, through its globals, the program that runs it.
   static int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
     if (!nb::inst_ready(self)) return 0;
-    for (const auto& [kernel, body] : nb::inst_ptr<NativeProgram>(self)->kernels_) {
-      Py_VISIT(body.ptr());
-    }
-    return 0;
+    const NativeProgram* program = nb::inst_ptr<NativeProgram>(self);
+    for (const PythonKernel& python : program->kernels_) Py_VISIT(python.dispatch.ptr());
+    return program->exceptions_.traverse(visit, arg);
   }
   static int clear(PyObject* self) {
     NativeProgram* program = nb::inst_ptr<NativeProgram>(self);
     program->close();  // no thread is inside a kernel any more
-    for (const auto& [kernel, body] : program->kernels_) {
-      ptowsp_program_set_kernel(program->program_, kernel, nullptr, nullptr);
+    for (const PythonKernel& python : program->kernels_) {
+      ptowsp_program_set_kernel(program->program_, python.kernel, nullptr, nullptr);
     }
     program->kernels_.clear();
+    program->exceptions_.clear();
     return 0;
   }
 
  private:
   ptowsp_program* program_;
   uint32_t workers_;
-  std::vector<std::pair<uint32_t, nb::callable>> kernels_;  // keeps them alive
+  Exceptions exceptions_;
+  std::deque<PythonKernel> kernels_;  // in a deque, since the core knows their addresses
 };
 
 PyType_Slot run_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(NativeRun::traverse)},
@@ -325,12 +375,12 @@ void ptowsp::bind_program(nb::module_& m) {
                   "A program, or the reason why there is none.")
       .def("set_native_kernel", &NativeProgram::set_native_kernel, nb::arg("kernel"),
            nb::arg("address"), "Machine code of the signature ptowsp_kernel_fn.")
-      .def(
-          "set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
-          nb::arg("dispatch"),
-          nb::sig("def set_python_kernel(self, kernel: int, dispatch: "
-                  "collections.abc.Callable[[list[numpy.ndarray], tuple[int, ...]], int]) -> None"),
-          "A function of the views and the loop indices of a task.")
+      .def("set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
+           nb::arg("dispatch"),
+           nb::sig(
+               "def set_python_kernel(self, kernel: int, dispatch: "
+               "collections.abc.Callable[[list[numpy.ndarray], tuple[int, ...]], None]) -> None"),
+           "A function of the views and the loop indices of a task.")
       .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"),
            nb::sig("def start(self, bindings: " PTOWSP_BINDINGS
                    ", asynchronous: bool) -> tuple[NativeRun | None, " PTOWSP_ERROR "]"),
@@ -339,6 +389,9 @@ void ptowsp::bind_program(nb::module_& m) {
            nb::sig("def generate(self, bindings: " PTOWSP_BINDINGS
                    ") -> tuple[int, int, int, " PTOWSP_ERROR "]"),
            "Number of tasks and the two lanes of their hash, or an error.")
+      .def("take_exception", &NativeProgram::take_exception, nb::arg("message"),
+           nb::sig("def take_exception(self, message: str) -> BaseException | None"),
+           "The exception of a Python kernel, by the message of the run's error.")
       .def("close", &NativeProgram::close, "Ends runs in flight and joins all threads.")
       .def("after_fork", &NativeProgram::after_fork, "Forgets threads that a fork left behind.");
   m.def("stat_docs", &stat_docs, nb::sig("def stat_docs() -> list[tuple[str, str]]"),

@@ -105,7 +105,7 @@ bool TaskRunner::fill_views(u32 site, const i64* loops, Error* error) {
 }
 
 void TaskRunner::failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const {
-  const bool interrupted = result == kKernelInterrupted;
+  const bool interrupted = result == PTOWSP_KERNEL_INTERRUPTED;
   *error = Error::make(interrupted ? Status::INTERRUPTED : Status::KERNEL_ERROR, message_.data());
   error->at_task(site, task_id, loops, plan_.sites()[site].level);
 }

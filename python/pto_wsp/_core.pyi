@@ -46,7 +46,7 @@ class NativeProgram:
     def set_native_kernel(self, kernel: int, address: int) -> None:
         """Machine code of the signature ptowsp_kernel_fn."""
 
-    def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], tuple[int, ...]], int]) -> None:
+    def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], tuple[int, ...]], None]) -> None:
         """A function of the views and the loop indices of a task."""
 
     def start(self, bindings: Sequence[tuple[int, int, int, int, Sequence[int], Sequence[int], bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
@@ -54,6 +54,9 @@ class NativeProgram:
 
     def generate(self, bindings: Sequence[tuple[int, int, int, int, Sequence[int], Sequence[int], bool]]) -> tuple[int, int, int, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
         """Number of tasks and the two lanes of their hash, or an error."""
+
+    def take_exception(self, message: str) -> BaseException | None:
+        """The exception of a Python kernel, by the message of the run's error."""
 
     def close(self) -> None:
         """Ends runs in flight and joins all threads."""

@@ -77,6 +77,12 @@ def read_twice_as_far(n):
 
 
 @workload
+def write_twice_as_far(n):
+    for i in P(n):
+        update[i](x=Y[i], y=Y[2 * i])
+
+
+@workload
 def from_both_ends(n):
     for i in P(n):
         update[i](x=Y[N - 1 - i], y=Y[i])
@@ -119,6 +125,14 @@ def tiles_with_gaps(n):
 
 
 @workload
+def tiles_of_two_strides(n):
+    for i in P(n):
+        change[i](y=Y[2 * i : 2 * i + 2])
+    for i in P(n):
+        change[i](y=Y[3 * i : 3 * i + 2])
+
+
+@workload
 def own_rows(n, lens):
     for i in P(n):
         for j in P(lens[i]):
@@ -150,8 +164,21 @@ CASES: dict[str, Callable[[], Workload]] = {
     work.function.__name__: (lambda work=work: work(DenseDyn(N)))
     for work in (
         *(own_element, one_element, own_tiles, overlapping_tiles, read_the_next, read_the_last),
-        *(read_twice_as_far, from_both_ends, strided_tiles, tiles_out_of_line, tiles_in_line),
-        *(tiles_that_step_by_less, tiles_with_gaps, rows_and_columns, rows_in_turn),
+        *(
+            read_twice_as_far,
+            write_twice_as_far,
+            from_both_ends,
+            strided_tiles,
+            tiles_out_of_line,
+            tiles_in_line,
+        ),
+        *(
+            tiles_that_step_by_less,
+            tiles_with_gaps,
+            tiles_of_two_strides,
+            rows_and_columns,
+            rows_in_turn,
+        ),
     )
 } | {"own_rows": ragged}
 

@@ -59,7 +59,14 @@ typedef struct {
   char* error; /* a failing kernel writes its message here */
 } ptowsp_call;
 
-/* Returns 0, or anything else for failure. Must not throw. */
+/* What a kernel returns. Anything else counts as failed. */
+enum {
+  PTOWSP_KERNEL_OK = 0,
+  PTOWSP_KERNEL_FAILED = 1,
+  PTOWSP_KERNEL_INTERRUPTED = 2, /* ends the run as interrupted rather than failed */
+};
+
+/* Must not throw. */
 typedef int32_t (*ptowsp_kernel_fn)(const ptowsp_call* call, void* user);
 
 /* What a symbol is bound to for one run. Arrays and tensors are used in place and must stay alive

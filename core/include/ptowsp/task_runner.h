@@ -13,9 +13,6 @@
 
 namespace ptowsp {
 
-// What a kernel returns to end the run as interrupted rather than failed.
-inline constexpr i32 kKernelInterrupted = 2;
-
 struct KernelSlot {
   ptowsp_kernel_fn fn = nullptr;
   void* user = nullptr;

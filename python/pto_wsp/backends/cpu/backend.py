@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pto_wsp import _core
 from pto_wsp.backends.base import Engine
 from pto_wsp.backends.cpu.failures import Failure, NativeError
-from pto_wsp.backends.cpu.python_kernels import Exceptions, make_dispatch
+from pto_wsp.backends.cpu.python_kernels import make_dispatch
 from pto_wsp.config import NUM_THREADS
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError
@@ -65,12 +65,11 @@ class CpuEngine:
     ) -> None:
         self.plan = plan
         self.workers = workers
-        self.exceptions = Exceptions()
         self._kernels = kernels  # keeps shared libraries loaded
         self._native: _core.NativeProgram | None = _load(plan, workers, seed)
         for index, kernel in enumerate(kernels):
             if isinstance(kernel, PythonKernel):
-                dispatch = make_dispatch(plan, index, kernel.fn, self.exceptions)
+                dispatch = make_dispatch(plan, index, kernel.fn)
                 self._native.set_python_kernel(index, dispatch)
             else:
                 self._native.set_native_kernel(index, kernel.address)
@@ -111,6 +110,7 @@ class CpuRun:
         self, engine: CpuEngine, native: _core.NativeRun, bindings: tuple[Bound, ...]
     ) -> None:
         self._engine = engine
+        self._program = engine.native  # also after the engine has been closed
         self._native = native
         self._bindings = bindings
 
@@ -156,7 +156,7 @@ class CpuRun:
         return out[np.argsort(out["take"], kind="stable")]
 
     def _exception(self, failure: Failure) -> BaseException:
-        raised = self._engine.exceptions.take(failure.message)
+        raised = self._program.take_exception(failure.message)
         if raised is None:
             return failure.to_exception(self._engine.plan)
         if failure.status != Status.KERNEL_ERROR:
