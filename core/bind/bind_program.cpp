@@ -66,10 +66,14 @@ class Exceptions {
   // Stores an exception; returns the message by which take() finds it. No kernel in C++ would begin
   // a message of its own with that character.
   std::string keep(nb::object error) {
-    next_ += 1;
-    kept_.emplace_back(next_, std::move(error));
-    if (kept_.size() > kMost) kept_.pop_front();
-    return kMark + std::to_string(next_);
+    const uint64_t number = ++next_;
+    kept_.emplace_back(number, std::move(error));
+    nb::object oldest;  // destroyed last: that may run Python code, which may come back here
+    if (kept_.size() > kMost) {
+      oldest = std::move(kept_.front().second);
+      kept_.pop_front();
+    }
+    return kMark + std::to_string(number);
   }
 
   nb::object take(std::string_view message) {
@@ -86,7 +90,7 @@ class Exceptions {
     for (const auto& [number, error] : kept_) Py_VISIT(error.ptr());
     return 0;
   }
-  void clear() { kept_.clear(); }
+  void clear() { std::exchange(kept_, {}).clear(); }
 
  private:
   // Several workers may fail at once; only the first failure of a run is asked for.

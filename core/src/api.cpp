@@ -132,13 +132,13 @@ void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts) {
 
 size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity) {
   size_t n = 0;
-  for (uint32_t w = 0; w < run->queued->run->workers(); ++w) {
-    run->queued->run->trace(w).each([&](const ptowsp_event& event) {
+  if (capacity > 0) {
+    run->queued->run->each_event([&](const ptowsp_event& event) {
       if (n < capacity) events[n] = event;
       n += 1;
     });
   }
-  return n;
+  return run->queued->run->trace_size();
 }
 
 void ptowsp_run_free(ptowsp_run* run) { delete run; }

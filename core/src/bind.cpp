@@ -252,6 +252,12 @@ void Binder::bind_site(u32 site, bool alive) {
   BoundSite& out = out_.sites_[site];
   out.kernel = s.kernel;
   out.level = s.level;
+  for (u32 l = 0; l < s.level; ++l) {
+    const Interval r = ranges_[l];
+    const bool known = r.lo >= INT32_MIN && r.hi <= INT32_MAX;
+    out.narrow = out.narrow && known;
+    out.reach[l] = known ? static_cast<i64>(std::max<i128>(r.hi - r.lo, 0)) : -1;
+  }
   out.accesses = static_cast<u32>(out_.site_accesses_.size());
   for (u32 w = 1; w <= words; ++w) {
     const Instr word = out_.code_[s.pc + w];

@@ -4,24 +4,80 @@
 
 namespace ptowsp {
 
-Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config)
+Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+           std::unique_ptr<FlowMemory> memory)
     : plan_(plan),
       window_(config.window),
       tracking_(plan),
-      // Each live task may hold one join per phase around it.
-      table_(config.window * (1 + sequential_depth(plan)) + kMaxBlocks, deepest(plan)),
-      tiles_(table_.capacity(), tracking_.most_tiles()),
-      boxes_(&plan, config.matching),
+      memory_(fitting(std::move(memory), plan, tracking_, config.window)),
+      table_(memory_->table),
+      tiles_(memory_->tiles),
       cursor_(Cursor::at_entry(plan, 0)),
-      regions_(kMaxTensorArgs),
-      tags_(table_.capacity(), 0) {
-  if (tracking_.any_box()) box_entries_.assign(table_.capacity(), kNoSlot);
+      regions_(kMaxTensorArgs) {
+  choose_strips(config, workers);
+  if (!tracking_.any_box()) return;
+  boxes_.emplace(&plan, config.matching);
+  box_entries_.assign(table_.capacity(), kNoSlot);
+  tags_.assign(table_.capacity(), 0);
 }
 
-u32 Flow::deepest(const BoundPlan& plan) {
-  u32 most = 1;
-  for (const BoundSite& site : plan.sites()) most = std::max(most, site.level);
-  return most;
+// Where the order is open, tasks that follow each other in a leaf loop may share a record and run
+// one after the other: a strip. Strips are short, and only where there are so many tasks that those
+// of one strip are not missed as parallelism.
+void Flow::choose_strips(const ScheduleConfig& config, u32 workers) {
+  constexpr i64 kMost = 8;
+  strips_.assign(plan_.sites().size(), 1);
+  if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return;
+  for (u32 s = 0; s < strips_.size(); ++s) {
+    const BoundSite& site = plan_.sites()[s];
+    if (!site.simple || tracking_.needs_regions(s)) continue;
+    i64 tasks = 1;
+    for (u32 l = 0; l < site.level; ++l) {
+      // Unknown counts as many; the product is kept small.
+      tasks = std::min<i64>(tasks, 1 << 24) * (std::min<i64>(site.reach[l], 1 << 24) + 1);
+      if (site.reach[l] < 0) tasks = 1 << 24;
+    }
+    const i64 enough =
+        std::min<i64>(tasks / (i64{32} * workers * workers), window_ / (8 * workers));
+    strips_[s] = static_cast<u8>(std::clamp<i64>(enough, 1, kMost));
+  }
+}
+
+// How many tasks the record for the cursor's task gets.
+u32 Flow::strip_length() const {
+  const u32 most = strips_[cursor_.site];
+  if (most == 1 || cursor_.depth == 0) return 1;
+  const u32 opener = cursor_.frames[cursor_.depth - 1].pc;
+  if (!plan_.is_leaf(opener, cursor_.site)) return 1;
+  if (static_cast<Op>(plan_.code()[opener].opcode) != Op::PARALLEL_FOR) return 1;
+  return static_cast<u32>(std::min<i64>(cursor_.leaf_left(), std::min(most, window_ - live_)));
+}
+
+std::unique_ptr<FlowMemory> Flow::fitting(std::unique_ptr<FlowMemory> memory, const BoundPlan& plan,
+                                          const Tracking& tracking, u32 window) {
+  u32 levels = 1;
+  bool wide = false;
+  for (const BoundSite& site : plan.sites()) {
+    levels = std::max(levels, site.level);
+    wide = wide || !site.narrow;
+  }
+  // Each live task may hold one join per phase around it.
+  const u32 slots = window * (1 + sequential_depth(plan)) + kMaxBlocks;
+  const u64 numbers = tracking.numbers();
+  const u64 live = static_cast<u64>(window + 1) * tracking.most_tiles();
+  if (memory != nullptr && memory->table.fits(slots, levels, wide) &&
+      memory->tiles.fits(numbers, live)) {
+    return memory;
+  }
+  return std::make_unique<FlowMemory>(slots, levels, wide, numbers, live);
+}
+
+// Large enough for every task that can be ready at once.
+FlowMemory::Queues* Flow::queues(u32 worker) {
+  while (memory_->queues.size() <= worker) {
+    memory_->queues.push_back(std::make_unique<FlowMemory::Queues>(window_, table_.capacity()));
+  }
+  return memory_->queues[worker].get();
 }
 
 u32 Flow::sequential_depth(const BoundPlan& plan) {
@@ -64,19 +120,23 @@ Flow::Made Flow::submit(u32* slot, bool* is_ready, Error* error) {
   const u32 needed = 1 + static_cast<u32>(open_.size());  // itself and a join per phase
   if (table_.available() < needed) collect();
   if (table_.available() < needed) return Made::Full;
-  const u32 s = table_.acquire();
-  live_ += 1;
+  const TaskRef task = table_.acquire();
+  const u32 count = strip_length();
+  live_ += count;
   live_high_ = std::max<u64>(live_high_, live_);
-  TaskTable::Record& r = table_[s];
-  r.site = site;
+  TaskTable::Record& r = table_[task.slot];
+  r.site = site & kJoinSite;
+  r.count = count & 0xFF;
   r.task_id = cursor_.task_id;
-  std::copy(cursor_.loops, cursor_.loops + bound.level, table_.loops(s));
-  found_.clear();
-  if (!open_.empty()) enter_phase(s);
-  find_conflicts(s, table_.ref(s).tag);
-  map_high_ = std::max<u64>(map_high_, tiles_.live() + boxes_.live());
-  *slot = s;
-  *is_ready = table_.publish(s);
+  table_.set_loops(task.slot, cursor_.loops, bound.level);
+  num_edges_ = 0;
+  if (!open_.empty()) enter_phase(task);
+  find_conflicts(task, count);
+  if (boxes_) find_boxes(task);
+  if (count > 1) cursor_.leaf_skip(count);
+  edges_ += num_edges_;
+  *slot = task.slot;
+  *is_ready = table_.publish(task.slot, num_edges_);
   return Made::Task;
 }
 
@@ -91,79 +151,76 @@ bool Flow::check_regions(u32 site, Error* error) {
   return true;
 }
 
-void Flow::depend(TaskRef before, u32 slot) {
-  if (before.slot == kNil || before.slot == slot) return;
-  for (const TaskRef& f : found_) {
-    if (f.slot == before.slot) return;
+void Flow::find_conflicts(TaskRef task, u32 count) {
+  constexpr i64 kAhead = 6;
+  const auto before = [&](TaskRef t) { depend(t, task.slot); };
+  const u32 level = plan_.sites()[cursor_.site].level;
+  for (const TrackedAccess& a : tracking_.site(cursor_.site)) {
+    if (!a.tile) continue;
+    u64 number = a.affine ? tracking_.number(a, cursor_.loops, level)
+                          : tracking_.tile_of(regions_[a.argument]);
+    const u64 step = a.affine ? static_cast<u64>(tracking_.step(a, level)) : 0;
+    if (a.write) {
+      for (u32 k = 0; k < count; ++k, number += step) tiles_.write(number, task, before);
+    } else {
+      for (u32 k = 0; k < count; ++k, number += step) tiles_.read(number, task, before);
+      if (a.affine) tiles_.prefetch(number + (kAhead - 1) * step);
+    }
   }
-  if (!table_.add_edge(before, slot)) return;
-  found_.push_back(before);
-  edges_ += 1;
 }
 
-void Flow::find_conflicts(u32 slot, u32 tag) {
-  const auto before = [&](TaskRef t) { depend(t, slot); };
-  tiles_.forget(slot);
-  if (!box_entries_.empty()) boxes_.remove(&box_entries_[slot]);
-  tags_[slot] = tag;
+void Flow::find_boxes(TaskRef task) {
+  boxes_->remove(&box_entries_[task.slot]);
+  tags_[task.slot] = task.tag;
   const auto& accesses = tracking_.site(cursor_.site);
-  u32 tile = 0;
   for (const TrackedAccess& a : accesses) {
-    if (!a.tile) {
-      boxes_.query(regions_[a.argument], [&](u32 other) { before({other, tags_[other]}); });
-      continue;
-    }
-    const u64 number = a.affine ? static_cast<u64>(a.number.at(cursor_.loops))
-                                : tracking_.tile_of(regions_[a.argument]);
-    if (a.write) {
-      tiles_.write(number, slot, tag, tile++, before);
-    } else {
-      tiles_.read(number, slot, tag, tile++, before);
-    }
+    if (a.tile) continue;
+    boxes_->query(regions_[a.argument],
+                  [&](u32 other) { depend({other, tags_[other]}, task.slot); });
   }
-  if (box_entries_.empty()) return;
   for (const TrackedAccess& a : accesses) {
-    if (!a.tile) boxes_.insert(regions_[a.argument], slot, &box_entries_[slot]);
+    if (!a.tile) boxes_->insert(regions_[a.argument], task.slot, &box_entries_[task.slot]);
   }
 }
 
 // The task belongs to the innermost open phase and, through joins, to all phases around it.
-void Flow::enter_phase(u32 slot) {
+void Flow::enter_phase(TaskRef task) {
   for (std::size_t i = 0; i + 1 < open_.size(); ++i) {
     if (open_[i].join == kNil) make_join(i);
   }
   Phase& p = open_.back();
-  depend(p.gate, slot);
+  depend(p.gate, task.slot);
   p.used = true;
   p.tasks += 1;
   if (p.tasks > 1 && p.join == kNil) make_join(open_.size() - 1);
   const std::size_t depth = open_.size();
   const u32 counted_by = p.join != kNil ? p.join : depth > 1 ? open_[depth - 2].join : kNil;
-  table_[slot].join = counted_by;
+  table_[task.slot].join = counted_by;
   if (counted_by == kNil) {
-    p.end = table_.ref(slot);
+    p.end = task;
   } else if (p.join != kNil) {
     p.members += 1;
   } else {
     open_[depth - 2].members += 1;
-    p.end = table_.ref(slot);
+    p.end = task;
   }
 }
 
 // Gives an open phase a join record, which the phase around it counts like a task.
-u32 Flow::make_join(std::size_t phase) {
-  const u32 join = table_.acquire();
+void Flow::make_join(std::size_t phase) {
+  const TaskRef join = table_.acquire();
   Phase& p = open_[phase];
-  table_[join].site = kJoinSite;
-  table_[join].join = phase > 0 ? open_[phase - 1].join : kNil;
+  table_[join.slot].site = kJoinSite;
+  table_[join.slot].count = 0;
+  table_[join.slot].join = phase > 0 ? open_[phase - 1].join : kNil;
   if (phase > 0) open_[phase - 1].members += 1;
-  if (p.tasks >= 1 && p.end.slot != kNil) table_.add_edge(p.end, join);
-  tiles_.forget(join);
-  if (!box_entries_.empty()) boxes_.remove(&box_entries_[join]);
-  p.join = join;
-  p.end = table_.ref(join);
+  if (p.tasks >= 1 && p.end.any()) {
+    p.join_edges = table_.add_edge(p.end, join.slot, 0) == TaskTable::Edge::Added ? 1 : 0;
+  }
+  if (boxes_) boxes_->remove(&box_entries_[join.slot]);
+  p.join = join.slot;
+  p.end = join;
   p.used = true;
-  return join;
 }
 
 std::string Flow::waiting_report() {
@@ -173,15 +230,17 @@ std::string Flow::waiting_report() {
   std::vector<std::string> waits(table_.capacity());
   const auto name = [this](u32 s) {
     if (table_[s].site == kJoinSite) return std::string("the phase before it");
-    return describe_task(plan_, table_[s].site, table_[s].task_id, table_.loops(s));
+    i64 loops[kMaxLoops];
+    table_.get_loops(s, loops, plan_.sites()[table_[s].site].level);
+    return describe_task(plan_, table_[s].site, table_[s].task_id, loops);
   };
   const auto alive = [this](u32 s) { return !table_.ended(table_.ref(s)); };
-  for (u32 s = 0; s < table_.capacity(); ++s) {
+  for (u32 s = 0; s < table_.used(); ++s) {
     if (!alive(s)) continue;
     table_.each_successor(s, [&](u32 next) { waits[next] += "\n    " + name(s); });
   }
   u32 lines = 0;
-  for (u32 s = 0; s < table_.capacity(); ++s) {
+  for (u32 s = 0; s < table_.used(); ++s) {
     if (!alive(s) || table_[s].site == kJoinSite) continue;
     if (lines++ == kMostLines) return text + "\n  ...";
     const u32 count = table_[s].fanin.load(std::memory_order_relaxed);

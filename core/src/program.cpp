@@ -82,6 +82,7 @@ void Program::start(QueuedRun* run) {
 // Runs the front of the queue with this thread as worker 0.
 void Program::run_front(QueuedRun* run) {
   Pool& pool = *pool_;
+  run->run->begin(std::move(pool.memory));
   {
     std::unique_lock lock(pool.mutex);
     pool.current = run->run.get();
@@ -92,6 +93,7 @@ void Program::run_front(QueuedRun* run) {
   run->run->work(0);
   std::unique_lock lock(pool.mutex);
   pool.changed.wait(lock, [&pool] { return pool.busy == 0; });
+  pool.memory = run->run->end();
   pool.current = nullptr;
   pool.queue.pop_front();
   run->done = true;

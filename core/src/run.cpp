@@ -10,14 +10,14 @@ Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
     : plan_(std::move(plan)),
       config_(config),
       mode_(choose_mode(*plan_, config, workers)),
-      next_iteration_(0),
-      scheduler_(*plan_, config, workers, seed) {
-  if (mode_ == Mode::Flow) flow_ = std::make_unique<Flow>(*plan_, config);
-  const u32 most_ready = flow_ != nullptr ? config.window : 0;
+      traced_(config.trace != TracePolicy::NONE),
+      next_iteration_(0) {
+  if (mode_ == Mode::Strict) {
+    scheduler_ = std::make_unique<Scheduler>(*plan_, config, workers, seed);
+  }
   workers_.reserve(workers);
   for (u32 w = 0; w < workers; ++w) {
-    workers_.push_back(
-        std::make_unique<Worker>(*plan_, *kernels, w, config.trace_capacity, most_ready));
+    workers_.push_back(std::make_unique<Worker>(*plan_, *kernels, w, config.trace_capacity));
     workers_[w]->random = seed + w;
   }
   share_.assign(workers, 0);
@@ -29,6 +29,26 @@ Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
   next_iteration_ = loop.start.form.base;
   last_iteration_ = loop.start.form.base + extent;
   range_ = std::max<i64>(1, extent / (static_cast<i64>(workers) * 32));
+}
+
+void Run::begin(std::unique_ptr<FlowMemory> memory) {
+  clock_ = Clock();
+  if (mode_ != Mode::Flow) return;
+  flow_ = std::make_unique<Flow>(*plan_, config_, workers(), std::move(memory));
+  flow_->table().set_alone(!started_);
+  if (traced_) ready_ticks_.resize(flow_->table().capacity());
+  for (u32 w = 0; w < workers(); ++w) {
+    workers_[w]->deque = &flow_->queues(w)->shared;
+    workers_[w]->own = &flow_->queues(w)->own;
+  }
+}
+
+std::unique_ptr<FlowMemory> Run::end() {
+  final_stats_ = stats();
+  // A run that failed leaves tasks behind that never end.
+  if (flow_ == nullptr || !error_.ok()) return nullptr;
+  flow_->table().restart();
+  return flow_->take_memory();
 }
 
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers) {
@@ -59,7 +79,8 @@ void Run::work(u32 worker) {
       break;
   }
   Lock lock(mutex_);
-  elapsed_ns_ = std::max(elapsed_ns_, scheduler_.now());
+  elapsed_ns_ = std::max(elapsed_ns_, clock_.since());
+  if (traced_) clock_.calibrate();
   changed_.notify_all();
 }
 
@@ -74,9 +95,9 @@ void Run::work_strict(u32 worker) {
     }
     u32 slot = 0;
     bool stolen = false;
-    if (scheduler_.take(worker, &slot, &stolen)) {
+    if (scheduler_->take(worker, &slot, &stolen)) {
       execute(&lock, worker, slot, stolen);
-    } else if (scheduler_.can_generate()) {
+    } else if (scheduler_->can_generate()) {
       generate(worker);
     } else if (running_ == 0) {
       settle();
@@ -88,46 +109,41 @@ void Run::work_strict(u32 worker) {
 
 void Run::generate(u32 worker) {
   Error error;
-  if (!scheduler_.generate(worker, kBurst, &error)) fail(std::move(error));
+  if (!scheduler_->generate(worker, kBurst, &error)) fail(std::move(error));
   wake();
 }
 
 // Nothing runs, nothing may start, nothing can be generated.
 void Run::settle() {
   Error error;
-  if (scheduler_.finished()) {
+  if (scheduler_->finished()) {
     stop_ = true;
-  } else if (!scheduler_.quiesce(&error)) {
+  } else if (!scheduler_->quiesce(&error)) {
     fail(std::move(error));
   }
   changed_.notify_all();
 }
 
 void Run::execute(Lock* lock, u32 worker, u32 slot, bool stolen) {
-  const TaskRecord task = scheduler_.record(slot);
+  const TaskRecord task = scheduler_->record(slot);
   const u64 take = takes_++;
   running_ += 1;
   lock->unlock();
 
   Worker& me = *workers_[worker];
-  const bool traced = config_.trace != TracePolicy::NONE;
-  const u64 start = traced ? scheduler_.now() : 0;
   Error error;
-  const bool ok = me.runner.run(task.site, task.loops, task.task_id, &error);
-  if (traced) {
+  bool ok = false;
+  if (traced_) {
     ptowsp_event event{};
     event.task_id = task.task_id;
     event.seq = task.seq;
     event.take = take;
-    event.ready_ns = task.ready_ns;
-    event.start_ns = start;
-    event.end_ns = scheduler_.now();
+    event.ready_ns = task.ready_ticks;
     event.site = task.site;
-    event.worker = worker;
     event.stolen = stolen ? 1 : 0;
-    event.num_loops = plan_->sites()[task.site].level;
-    std::copy(task.loops, task.loops + event.num_loops, event.indices);
-    me.trace.add(event);
+    ok = run_traced(worker, &event, task.loops, &error);
+  } else {
+    ok = me.runner.run(task.site, task.loops, task.task_id, &error);
   }
 
   lock->lock();
@@ -137,7 +153,7 @@ void Run::execute(Lock* lock, u32 worker, u32 slot, bool stolen) {
     fail(std::move(error));
     return;
   }
-  scheduler_.finish(slot, worker);
+  scheduler_->finish(slot, worker);
   wake();
 }
 
@@ -154,9 +170,9 @@ void Run::park(Lock* lock, u32 worker) {
 
 void Run::wake() {
   if (idle_ == 0) return;
-  if (stop_ || scheduler_.ready() > 1) {
+  if (stop_ || scheduler_->ready() > 1) {
     changed_.notify_all();
-  } else if (scheduler_.ready() == 1 || scheduler_.can_generate()) {
+  } else if (scheduler_->ready() == 1 || scheduler_->can_generate()) {
     changed_.notify_one();
   }
 }
@@ -185,9 +201,31 @@ bool Run::poll_interrupt() {
   return true;
 }
 
+// Runs a task and writes the event, of which the caller knows the rest.
+bool Run::run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error) {
+  Worker& me = *workers_[worker];
+  event->worker = worker;
+  event->num_loops = plan_->sites()[event->site].level;
+  std::copy(loops, loops + event->num_loops, event->indices);
+  event->start_ns = Clock::ticks();
+  const bool ok = me.runner.run(event->site, loops, event->task_id, error);
+  event->end_ns = Clock::ticks();
+  me.trace.add(*event);
+  return ok;
+}
+
+u64 Run::trace_size() const {
+  u64 total = 0;
+  for (const auto& w : workers_) total += w->trace.size();
+  return total;
+}
+
 ptowsp_stats Run::stats() const {
   Lock lock(mutex_);
-  ptowsp_stats out = scheduler_.stats();
+  if (final_stats_) return *final_stats_;
+  ptowsp_stats out{};
+  if (scheduler_ != nullptr) out = scheduler_->stats();
+  out.bounds_proved = plan_->accesses_proved();
   out.elapsed_ns = elapsed_ns_;
   if (flow_ != nullptr) {
     out.edges = flow_->edges();

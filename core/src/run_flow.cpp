@@ -15,8 +15,8 @@ void Run::work_flow(u32 worker) {
     bool stolen = false;
     if (find_task(worker, &slot, &stolen)) {
       misses = 0;
-      run_slot(worker, slot, stolen);
-      if (!pace(worker, 1)) return;
+      if (me.own->size() > 0 && me.deque->size() <= 0 && workers() > 1) share(&me);
+      if (!run_slot(worker, slot, stolen)) return;
     } else if (generate_burst(worker)) {
       misses = 0;
     } else {
@@ -28,17 +28,18 @@ void Run::work_flow(u32 worker) {
 
 bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   Worker& me = *workers_[worker];
-  if (me.next != kNil) {
-    *slot = std::exchange(me.next, kNil);
+  if (me.own->size() > 0) {
+    *slot = me.place = me.own->take_next(me.place);
     return true;
   }
-  if (me.deque.pop(slot)) return true;
+  if (me.deque->pop(slot)) return true;
   if (!steal(worker, slot)) return false;
   *stolen = true;
   me.stolen += 1;
   return true;
 }
 
+// Tries each other worker once, beginning with a random one.
 bool Run::steal(u32 worker, u32* slot) {
   const u32 n = workers();
   if (n == 1) return false;
@@ -47,66 +48,128 @@ bool Run::steal(u32 worker, u32* slot) {
   const u32 first = static_cast<u32>(splitmix(me.random) % n);
   for (u32 k = 0; k < n; ++k) {
     const u32 victim = (first + k) % n;
-    if (victim != worker && workers_[victim]->deque.size() > 0 &&
-        workers_[victim]->deque.steal(slot)) {
-      return true;
-    }
+    if (victim != worker && steal_shared(&me, workers_[victim].get(), slot)) return true;
+  }
+  for (u32 k = 0; k < n; ++k) {
+    const u32 victim = (first + k) % n;
+    if (victim != worker && steal_own(&me, workers_[victim].get(), slot)) return true;
   }
   return false;
 }
 
-// A task that may start now. Where the order is open, the first one runs next on this worker and
-// the others can be stolen; work_steal() promises that an owner takes its newest.
-void Run::make_ready(u32 worker, u32 slot) {
-  Worker& me = *workers_[worker];
-  if (config_.trace != TracePolicy::NONE) flow_->table()[slot].ready_ns = scheduler_.now();
-  if (me.next == kNil && config_.ready == ReadyPolicy::AUTO) {
-    me.next = slot;
-    return;
+// Takes the oldest task that the victim offers and, where the order is open, some that follow.
+bool Run::steal_shared(Worker* me, Worker* victim, u32* slot) {
+  constexpr u32 kMost = 16;
+  const i64 there = victim->deque->size();
+  if (there <= 0 || !victim->deque->steal(slot)) return false;
+  if (config_.ready == ReadyPolicy::WORK_STEAL) return true;
+  u32 more = 0;
+  for (u32 i = 1; i < kMost && i < there / 2 && victim->deque->steal(&more); ++i) {
+    me->own->insert(more);
   }
-  me.deque.push(slot);
-  me.ready_high = std::max<u64>(me.ready_high, static_cast<u64>(std::max<i64>(me.deque.size(), 0)));
+  return true;
+}
+
+// Takes half of what a worker that is inside a kernel keeps for itself.
+bool Run::steal_own(Worker* me, Worker* victim, u32* slot) {
+  if (victim->closed.load(std::memory_order_relaxed) ||
+      victim->closed.exchange(true, std::memory_order_acquire)) {
+    return false;
+  }
+  const u32 count = (victim->own->size() + 1) / 2;
+  for (u32 i = 0; i < count; ++i) {
+    const u32 taken = victim->own->take_last(victim->place);
+    if (i == 0) *slot = taken;
+    if (i > 0) me->own->insert(taken);
+  }
+  victim->closed.store(false, std::memory_order_release);
+  return count > 0;
+}
+
+// Offers tasks to others: the last in order, which this worker would reach last.
+void Run::share(Worker* me) {
+  constexpr u32 kMost = 32;
+  const u32 count = std::min((me->own->size() + 1) / 2, kMost);
+  for (u32 i = 0; i < count; ++i) me->deque->push(me->own->take_last(me->place));
   lot_.notify_one();
 }
 
-void Run::run_slot(u32 worker, u32 slot, bool stolen) {
+// A task that may start now.
+void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
-  const TaskTable::Record& r = flow_->table()[slot];
-  const i64* loops = flow_->table().loops(slot);
-  const bool traced = config_.trace != TracePolicy::NONE;
-  ptowsp_event event{};
-  if (traced) {
-    event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
-    event.start_ns = scheduler_.now();
-  }
-  Error error;
-  const bool ok = me.runner.run(r.site, loops, r.task_id, &error);
-  if (traced) {
-    event.end_ns = scheduler_.now();
-    event.ready_ns = r.ready_ns;
-    event.task_id = event.seq = r.task_id;
-    event.site = r.site;
-    event.worker = worker;
-    event.stolen = stolen ? 1 : 0;
-    event.num_loops = plan_->sites()[r.site].level;
-    std::copy(loops, loops + event.num_loops, event.indices);
-    me.trace.add(event);
-  }
-  if (!ok) {
-    fail_now(std::move(error));
+  if (traced_) ready_ticks_[slot] = Clock::ticks();
+  if (config_.ready != ReadyPolicy::WORK_STEAL) {
+    me.own->insert(slot);
+    // Slots go round: one that lies a little behind is earlier, not later.
+    const u32 slots = flow_->table().capacity();
+    if ((me.place - slot + slots) % slots < slots / 2) me.place = slot;
+    me.ready_high = std::max<u64>(me.ready_high, me.own->size());
     return;
   }
-  me.tasks += 1;
+  me.deque->push(slot);
+  me.ready_high =
+      std::max<u64>(me.ready_high, static_cast<u64>(std::max<i64>(me.deque->size(), 0)));
+  lot_.notify_one();
+}
+
+// Runs the task or strip of a slot. False: the run is to end.
+bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
+  Worker& me = *workers_[worker];
+  const bool spare = me.own->size() > 0;
+  if (spare) me.closed.store(false, std::memory_order_release);
+  const bool ok = run_strip(worker, slot, stolen);
+  while (spare && me.closed.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  if (!ok) return false;
   me.done.store(me.tasks, std::memory_order_release);
+  end_slot(worker, slot);
+  return true;
+}
+
+bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
+  Worker& me = *workers_[worker];
+  TaskTable& table = flow_->table();
+  const TaskTable::Record& r = table[slot];
+  const u32 level = plan_->sites()[r.site].level;
+  table.prefetch_successor(slot);
+  i64 loops[kMaxLoops];
+  table.get_loops(slot, loops, level);
+  for (u32 done = 0; done < r.count;) {
+    const u32 count = traced_ ? 1 : std::min<u32>(r.count - done, me.budget);
+    const u64 task_id = r.task_id + done;
+    bool ok = false;
+    if (traced_) {
+      ptowsp_event event{};
+      event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
+      event.ready_ns = ready_ticks_[slot];
+      event.task_id = event.seq = task_id;
+      event.site = r.site;
+      event.stolen = stolen ? 1 : 0;
+      ok = run_traced(worker, &event, loops, &me.error);
+      me.tasks += ok ? 1 : 0;
+    } else if (count > 1) {
+      ok = me.runner.run_leaf(r.site, loops, task_id, count, &me.tasks, &me.error);
+    } else {
+      ok = me.runner.run(r.site, loops, task_id, &me.error);
+      me.tasks += ok ? 1 : 0;
+    }
+    if (!ok) fail_now(std::move(me.error));
+    if (!ok || !pace(worker, count)) return false;
+    done += count;
+    if (level > 0) loops[level - 1] += 1;
+  }
+  return true;
+}
+
+void Run::end_slot(u32 worker, u32 slot) {
   flow_->finish(
       slot, [&](u32 ready) { make_ready(worker, ready); },
-      [&](u32 ended) { free_slot(&me, ended); });
+      [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
 }
 
 // Ended slots go back in batches: the list they go to is shared.
 void Run::free_slot(Worker* me, u32 slot) {
   constexpr u32 kBatch = 32;
-  flow_->table()[slot].free_next = me->free_first;
+  flow_->table()[slot].join = me->free_first;
   if (me->free_first == kNil) me->free_last = slot;
   me->free_first = slot;
   me->free_count += 1;
@@ -134,7 +197,7 @@ bool Run::generate_burst(u32 worker) {
   made_.store(flow_->made(), std::memory_order_release);
   const bool progress = flow_->made() != before;
   flow_->unlock();
-  return progress || workers_[worker]->next != kNil || workers_[worker]->deque.size() > 0;
+  return progress || workers_[worker]->own->size() > 0 || workers_[worker]->deque->size() > 0;
 }
 
 void Run::generate_locked(u32 worker) {
@@ -147,7 +210,7 @@ void Run::generate_locked(u32 worker) {
     bool is_ready = false;
     const Flow::Made made = flow_->make(&slot, &is_ready, ready, freed, &error);
     if (made == Flow::Made::Task) {
-      if (stall_since_ != 0) window_stall_ns_ += scheduler_.now() - std::exchange(stall_since_, 0);
+      if (stall_since_ != 0) window_stall_ns_ += clock_.since() - std::exchange(stall_since_, 0);
       if (!is_ready) continue;
       if (!started_.load(std::memory_order_relaxed)) {
         held_.push_back(slot);
@@ -169,7 +232,7 @@ void Run::generate_locked(u32 worker) {
 // Under the token.
 void Run::window_full(u32 worker) {
   if (stall_since_ == 0) {
-    stall_since_ = scheduler_.now();
+    stall_since_ = clock_.since();
     window_stalls_ += 1;
     if (config_.window_mode == WindowMode::ABORT) {
       Error error = Error::make(Status::WINDOW_OVERFLOW,
@@ -195,6 +258,7 @@ void Run::all_generated() {
 
 // The start policy lets go. Only the token holder calls this.
 void Run::start_held(u32 worker) {
+  flow_->table().set_alone(false);
   started_.store(true, std::memory_order_release);
   for (const u32 slot : held_) make_ready(worker, slot);
   held_.clear();
@@ -258,7 +322,7 @@ u64 Run::total_done() const {
 
 bool Run::all_deques_empty() const {
   return std::all_of(workers_.begin(), workers_.end(),
-                     [](const auto& w) { return w->deque.size() <= 0; });
+                     [](const auto& w) { return w->deque->size() <= 0; });
 }
 
 // A worker without work spins a little, then naps. It wakes up by itself as well, since slots that

@@ -53,7 +53,7 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   me.bounds_checked += site.num_checked;
   const u32 opener = cursor->depth > 0 ? cursor->frames[cursor->depth - 1].pc : 0;
   const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
-  if (!leaf || config_.trace != TracePolicy::NONE) return run_task(worker, *cursor, error) ? 1 : 0;
+  if (!leaf || traced_) return run_task(worker, *cursor, error) ? 1 : 0;
   const i64 count = std::min<i64>(cursor->leaf_left(), me.budget);
   if (!me.runner.run_leaf(cursor->site, cursor->loops, cursor->task_id, count, &me.tasks, error)) {
     return 0;
@@ -64,35 +64,25 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
 
 bool Run::run_task(u32 worker, const Cursor& cursor, Error* error) {
   Worker& me = *workers_[worker];
-  if (config_.trace == TracePolicy::NONE) {
+  if (!traced_) {
     if (!me.runner.run(cursor.site, cursor.loops, cursor.task_id, error)) return false;
     me.tasks += 1;
     return true;
   }
   ptowsp_event event{};
-  event.start_ns = event.ready_ns = scheduler_.now();
-  const bool ok = me.runner.run(cursor.site, cursor.loops, cursor.task_id, error);
-  event.end_ns = scheduler_.now();
+  event.ready_ns = Clock::ticks();
   event.task_id = event.seq = cursor.task_id;
   event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
   event.site = cursor.site;
-  event.worker = worker;
-  event.num_loops = plan_->sites()[cursor.site].level;
-  std::copy(cursor.loops, cursor.loops + event.num_loops, event.indices);
-  me.trace.add(event);
+  const bool ok = run_traced(worker, &event, cursor.loops, error);
   me.tasks += ok ? 1 : 0;
   return ok;
 }
 
-// Looks at the clock about every kPollEvery, whatever the length of tasks: the number of tasks
-// between two looks follows from the time the last ones took. False: the run is to end.
-bool Run::pace(u32 worker, u64 tasks) {
+// The budget is spent: looks at the clock and sets the next one.
+bool Run::look_at_clock(u32 worker) {
   constexpr u32 kMost = 1u << 16;
   Worker& me = *workers_[worker];
-  if (tasks < me.budget) {
-    me.budget -= static_cast<u32>(tasks);
-    return true;
-  }
   const auto now = std::chrono::steady_clock::now();
   const bool soon = now - me.looked < kPollEvery / 4;
   me.looked = now;

@@ -13,9 +13,7 @@ Scheduler::Scheduler(const BoundPlan& plan, const ScheduleConfig& config, u32 wo
       cursor_(Cursor::at_entry(plan, 0)),
       started_(config.start == StartPolicy::IMMEDIATE ||
                (config.start == StartPolicy::THRESHOLD && config.start_threshold == 0)),
-      regions_(kMaxTensorArgs) {
-  stats_.bounds_proved = plan.accesses_proved();
-}
+      regions_(kMaxTensorArgs) {}
 
 bool Scheduler::take(u32 worker, u32* slot, bool* stolen) {
   if (!started_) return false;
@@ -126,7 +124,7 @@ void Scheduler::release(u32 slot, u32 worker) {
 void Scheduler::push_ready(u32 slot, u32 worker) {
   TaskRecord& r = ring_[slot];
   r.maker = worker;
-  if (config_.trace != TracePolicy::NONE) r.ready_ns = now();
+  if (config_.trace != TracePolicy::NONE) r.ready_ticks = Clock::ticks();
   if (config_.ready == ReadyPolicy::WORK_STEAL) {
     steal_.push(slot, worker);
   } else {
@@ -149,7 +147,7 @@ void Scheduler::finish(u32 slot, u32 worker) {
 void Scheduler::note_stall() {
   if (stalled_) return;
   stalled_ = true;
-  stall_since_ = now();
+  stall_since_ = clock_.since();
   stats_.window_stalls += 1;
   if (config_.window_mode == WindowMode::BENCHMARK) stats_.window_overflows += 1;
 }
@@ -157,7 +155,7 @@ void Scheduler::note_stall() {
 void Scheduler::end_stall() {
   if (!stalled_) return;
   stalled_ = false;
-  stats_.window_stall_ns += now() - stall_since_;
+  stats_.window_stall_ns += clock_.since() - stall_since_;
 }
 
 bool Scheduler::quiesce(Error* error) {

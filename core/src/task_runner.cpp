@@ -11,11 +11,16 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
     SiteCall& out = sites_[s];
     out.kernel = kernels[site.kernel];
     out.views.resize(site.num_accesses);
-    out.base.resize(site.num_accesses);
+    out.simple = site.simple;
     for (u32 p = 0; p < site.num_accesses; ++p) {
       const u32 access = plan.site_access(site, p);
       out.views[p] = plan.view(access);
-      out.base[p] = plan.tensors()[plan.access(access).tensor].data;
+      if (!site.simple) continue;
+      const Affine& offset = plan.offset(access);
+      const char* data = plan.tensors()[plan.access(access).tensor].data;
+      out.forms.push_back(
+          static_cast<i64>(reinterpret_cast<u64>(data) + static_cast<u64>(offset.base)));
+      out.forms.insert(out.forms.end(), offset.coef, offset.coef + site.level);
     }
     out.call.views = out.views.data();
     out.call.num_views = site.num_accesses;
@@ -29,16 +34,11 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
 
 bool TaskRunner::run(u32 site, const i64* loops, u64 task_id, Error* error) {
   SiteCall& s = sites_[site];
-  if (!plan_.sites()[site].simple) {
-    if (!fill_views(site, loops, error)) {
-      error->at_task(site, task_id, loops, plan_.sites()[site].level);
-      return false;
-    }
-  } else {
-    const BoundSite& bound = plan_.sites()[site];
-    for (u32 p = 0; p < bound.num_accesses; ++p) {
-      s.views[p].data = s.base[p] + plan_.offset(plan_.site_access(bound, p)).at(loops);
-    }
+  if (s.simple) {
+    point_views(&s, loops);
+  } else if (!fill_views(site, loops, error)) {
+    error->at_task(site, task_id, loops, plan_.sites()[site].level);
+    return false;
   }
   s.call.indices = loops;
   s.call.task_id = task_id;
@@ -48,16 +48,24 @@ bool TaskRunner::run(u32 site, const i64* loops, u64 task_id, Error* error) {
   return false;
 }
 
+void TaskRunner::point_views(SiteCall* s, const i64* loops) {
+  const u32 level = s->call.num_indices;
+  const i64* form = s->forms.data();
+  for (u32 p = 0; p < s->call.num_views; ++p, form += 1 + level) {
+    u64 at = static_cast<u64>(form[0]);
+    each_level(level, [&](u32 l) { at += static_cast<u64>(form[1 + l] * loops[l]); });
+    s->views[p].data = reinterpret_cast<void*>(at);
+  }
+}
+
 bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* done,
                           Error* error) {
   SiteCall& s = sites_[site];
   const BoundSite& bound = plan_.sites()[site];
+  point_views(&s, loops);
   i64 step[kMaxTensorArgs];
-  for (u32 p = 0; p < bound.num_accesses; ++p) {
-    const Affine& offset = plan_.offset(plan_.site_access(bound, p));
-    s.views[p].data = s.base[p] + offset.at(loops);
-    step[p] = offset.coef[bound.level - 1];
-  }
+  for (u32 p = 0; p < bound.num_accesses; ++p)
+    step[p] = s.forms[p * (1 + bound.level) + bound.level];
   s.call.indices = loops;
   i64& index = loops[bound.level - 1];
   for (i64 k = 0; k < count; ++k) {

@@ -1,15 +1,22 @@
 #include "ptowsp/tracking.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 namespace ptowsp {
 
 Tracking::Tracking(const BoundPlan& plan)
-    : plan_(plan), written_(plan.num_storages(), 0), tilings_(plan.tensors().size()) {
+    : plan_(plan),
+      written_(plan.num_storages(), 0),
+      uses_(plan.num_storages(), 0),
+      tilings_(plan.tensors().size()) {
   for (const BoundSite& site : plan.sites()) {
     for (u32 p = 0; p < site.num_accesses; ++p) {
       const BoundAccess& a = plan.access(plan.site_access(site, p));
-      if (writes(a.mode)) written_[plan.tensors()[a.tensor].storage] = 1;
+      const u32 storage = plan.tensors()[a.tensor].storage;
+      if (writes(a.mode)) written_[storage] = 1;
+      uses_[storage] += 1;
     }
   }
   find_tilings();
@@ -59,7 +66,6 @@ void Tracking::find_tilings() {
       seen[t.geometry] = 1;
     }
   }
-  u64 next = 0;
   for (u32 g = 0; g < tilings_.size(); ++g) {
     Tiling& tiling = tilings_[g];
     if (!tiling.tiled) continue;
@@ -69,8 +75,8 @@ void Tracking::find_tilings() {
       tiling.stride[d] = count;
       count *= t.shape[d] / tiling.size[d] + 2;  // a partial tile at either end
     }
-    tiling.first = next;
-    next += static_cast<u64>(count);
+    tiling.first = numbers_;
+    numbers_ += static_cast<u64>(count);
   }
 }
 
@@ -84,11 +90,17 @@ void Tracking::add_site(u32 s) {
     const BoundTensor& t = plan_.tensors()[a.tensor];
     if (written_[t.storage] == 0) continue;
     TrackedAccess out;
-    out.access = access;
+    Affine number;
     out.argument = p;
     out.write = writes(a.mode);
     out.tile = tilings_[t.geometry].tiled;
-    out.affine = out.tile && make_number(a, tilings_[t.geometry], &out.number);
+    out.affine = out.tile && make_number(a, tilings_[t.geometry], &number);
+    if (out.affine && uses_[t.storage] == 1 && touched_once(site, number)) continue;
+    if (out.affine) {
+      out.form = static_cast<u32>(forms_.size());
+      forms_.push_back(number.base);
+      forms_.insert(forms_.end(), number.coef, number.coef + site.level);
+    }
     tiles += out.tile ? 1 : 0;
     if (!out.affine) needs_regions_[s] = 1;
     any_box_ = any_box_ || !out.tile;
@@ -108,6 +120,24 @@ bool Tracking::make_number(const BoundAccess& a, const Tiling& t, Affine* out) c
       out->coef[l] += start.form.coef[l] / t.size[d] * t.stride[d];
     }
     out->top = std::max(out->top, start.form.top);
+  }
+  return true;
+}
+
+// True if no two tasks of the site have the same tile number: sorted by size, each coefficient
+// outruns all that the smaller ones together can add.
+bool Tracking::touched_once(const BoundSite& site, const Affine& number) const {
+  std::vector<std::pair<i64, i64>> terms;  // |coefficient|, reach
+  for (u32 l = 0; l < site.level; ++l) {
+    if (site.reach[l] < 0) return false;
+    if (site.reach[l] > 0) terms.emplace_back(std::abs(number.coef[l]), site.reach[l]);
+  }
+  std::sort(terms.begin(), terms.end());
+  i64 sum = 0;
+  for (const auto& [coef, reach] : terms) {
+    i64 term = 0;
+    if (coef <= sum || __builtin_mul_overflow(coef, reach, &term)) return false;
+    if (__builtin_add_overflow(sum, term, &sum)) return false;
   }
   return true;
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 #include "harness.h"
 
@@ -32,56 +33,88 @@ struct Oracle {
 
 }  // namespace
 
+// Numbers are few: they index the cells. Numbers are many: cells are found by a hash.
+constexpr u64 kFew = 1000;
+constexpr u64 kHuge = u64{1} << 40;
+
 TEST(random_reads_and_writes_against_the_oracle) {
-  constexpr u32 kSlots = 500;
-  std::mt19937 random(3);
-  Oracle oracle;
-  TileMap map(kSlots, 2);
-  for (u32 slot = 0; slot < kSlots; ++slot) {  // nothing ends: every dependence is found
-    for (u32 access = 0; access < 2; ++access) {
-      const u64 tile = random() % 40 + (random() % 3) * 4096;  // same bucket, other tile
-      std::set<u32> found;
-      const auto before = [&](TaskRef t) {
-        CHECK_EQ(t.tag, t.slot + 7);
-        if (t.slot != slot) found.insert(t.slot);
-      };
-      const bool write = random() % 3 == 0;
-      if (write) {
-        map.write(tile, slot, slot + 7, access, before);
-      } else {
-        map.read(tile, slot, slot + 7, access, before);
+  constexpr u32 kTasks = 3000;
+  for (const u64 numbers : {kFew, kHuge}) {
+    for (const u32 alive : {20u, kTasks}) {  // how many tasks are alive at once
+      std::mt19937 random(3);
+      Oracle oracle;
+      TaskTable table(kTasks, 1, false);
+      TileMap map(&table, numbers, u64{2} * alive);
+      std::vector<TaskRef> tasks;
+      for (u32 i = 0; i < kTasks; ++i) {
+        tasks.push_back(table.acquire());
+        const TaskRef task = tasks.back();
+        const auto is_alive = [&](u32 slot) { return slot + alive > i; };
+        for (u32 access = 0; access < 2; ++access) {
+          // Neighbours, and others that are far away.
+          const u64 tile = (random() % 40 + (random() % 5) * (numbers / 5)) % numbers;
+          std::set<u32> found;
+          const auto before = [&](TaskRef t) {
+            CHECK_EQ(t.tag, 1u);
+            if (t.slot != i && is_alive(t.slot)) found.insert(t.slot);
+          };
+          const bool write = random() % 3 == 0;
+          if (write) {
+            map.write(tile, task, before);
+          } else {
+            map.read(tile, task, before);
+          }
+          std::set<u32> wanted = write ? oracle.write(tile, i) : oracle.read(tile, i);
+          wanted.erase(i);
+          std::erase_if(wanted, [&](u32 slot) { return !is_alive(slot); });
+          CHECK(found == wanted);
+        }
+        table.publish(task.slot, 0);
+        if (i + 1 >= alive) table.finish(tasks[i + 1 - alive].slot, [](u32) {});
       }
-      std::set<u32> wanted = write ? oracle.write(tile, slot) : oracle.read(tile, slot);
-      wanted.erase(slot);
-      CHECK(found == wanted);
     }
   }
 }
 
-TEST(forgotten_slots_leave_nothing_behind) {
-  TileMap map(8, 2);
-  const auto none = [](TaskRef) { CHECK(false); };
-  for (u32 round = 0; round < 1000; ++round) {
-    const u32 slot = round % 8;
-    map.forget(slot);
-    map.read(round * 2, slot, round, 0, none);
-    map.write(round * 2 + 1, slot, round, 1, none);
+// Every tile is new, and every task ends soon: the table must stay as it is.
+TEST(ended_tasks_make_room) {
+  constexpr u32 kAlive = 50;
+  TaskTable table(kAlive, 1, false);
+  TileMap map(&table, kHuge, 3 * kAlive);
+  const std::size_t bytes = 2 * map.bytes();  // with the second half, for gc()
+  std::vector<TaskRef> live;
+  for (u64 i = 0; i < 20000; ++i) {
+    if (live.size() == kAlive) {
+      const u32 slot = live.front().slot;
+      live.erase(live.begin());
+      table.finish(slot, [](u32) {});
+      table.give_back(slot, slot);
+      table.collect([](u32) {});
+    }
+    live.push_back(table.acquire());
+    table.publish(live.back().slot, 0);
+    const auto ended = [&](TaskRef t) { CHECK(table.ended(t)); };
+    map.read(i * 977, live.back(), ended);
+    map.write(i * 977 + 1, live.back(), ended);
+    map.read(3, live.back(), ended);  // a tile that many read: its list must not grow for ever
   }
-  for (u32 slot = 0; slot < 8; ++slot) map.forget(slot);
-  CHECK_EQ(map.live(), 0u);
+  CHECK(map.bytes() <= bytes + 16 * 6 * kAlive);
 }
 
 TEST(a_reader_between_two_writers_is_remembered_once) {
-  TileMap map(4, 1);
+  TaskTable table(8, 1, false);
+  TileMap map(&table, kFew, 16);
   std::vector<u32> found;
   const auto before = [&](TaskRef t) { found.push_back(t.slot); };
-  map.write(5, 0, 1, 0, before);
-  map.read(5, 1, 1, 0, before);
-  map.read(5, 2, 1, 0, before);
-  CHECK_EQ(found.size(), 2u);  // both readers wait for the writer
+  map.write(5, table.acquire(), before);
+  for (int i = 0; i < 4; ++i) map.read(5, table.acquire(), before);
+  CHECK_EQ(found.size(), 4u);  // all readers wait for the writer
   found.clear();
-  map.write(5, 3, 1, 0, before);
-  CHECK_EQ(found.size(), 3u);  // the writer and both readers
+  map.write(5, table.acquire(), before);
+  CHECK_EQ(found.size(), 5u);  // the writer and all readers
+  found.clear();
+  map.write(5, table.acquire(), before);
+  CHECK_EQ(found.size(), 1u);
 }
 
 PTOWSP_TEST_MAIN

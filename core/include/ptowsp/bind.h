@@ -104,7 +104,9 @@ struct BoundSite {
   // All regions have fixed shapes, proved bounds and affine starts: only the pointers of its views
   // differ from task to task, and each is affine in the loop indices.
   bool simple = false;
-  u32 num_checked = 0;  // accesses whose bounds are checked per task
+  u32 num_checked = 0;        // accesses whose bounds are checked per task
+  bool narrow = true;         // its loop indices fit into 32 bits
+  i64 reach[kMaxLoops] = {};  // by level: largest loop index minus smallest; -1: unknown
 };
 
 struct BoundLoop {

@@ -6,10 +6,13 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ptowsp/cursor.h"
+#include "ptowsp/deque.h"
 #include "ptowsp/schedule.h"
 #include "ptowsp/task_table.h"
 #include "ptowsp/tensor_map.h"
@@ -17,6 +20,21 @@
 #include "ptowsp/tracking.h"
 
 namespace ptowsp {
+
+// The large tables of a Flow. A program keeps them from run to run, as long as they fit.
+struct FlowMemory {
+  TaskTable table;
+  TileMap tiles;
+  struct Queues {
+    Deque shared;
+    SlotSet own;
+    Queues(u32 window, u32 slots) : shared(window), own(slots) {}
+  };
+  std::vector<std::unique_ptr<Queues>> queues;  // by worker
+
+  FlowMemory(u32 slots, u32 levels, bool wide, u64 numbers, u64 live)
+      : table(slots, levels, wide), tiles(&table, numbers, live) {}
+};
 
 class Flow {
  public:
@@ -27,7 +45,12 @@ class Flow {
     Failed  // an expression or a bound failed
   };
 
-  Flow(const BoundPlan& plan, const ScheduleConfig& config);
+  // `memory` comes from an earlier run that ended well, or is null.
+  Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+       std::unique_ptr<FlowMemory> memory);
+
+  // After a run that ended well.
+  std::unique_ptr<FlowMemory> take_memory() { return std::move(memory_); }
 
   bool try_lock() {
     return !token_.load(std::memory_order_relaxed) &&
@@ -36,6 +59,7 @@ class Flow {
   void unlock() { token_.store(false, std::memory_order_release); }
 
   TaskTable& table() { return table_; }
+  FlowMemory::Queues* queues(u32 worker);
 
   // A task has ended. Calls ready(slot) for tasks that may start now, and gives back slots through
   // freed(slot). Called by the worker that ran it, without the token.
@@ -62,7 +86,8 @@ class Flow {
 
   // Takes back slots of ended tasks.
   void collect() {
-    table_.collect([this](u32 slot) { live_ -= table_[slot].site != kJoinSite ? 1u : 0u; });
+    table_.collect([this](u32 slot) { live_ -= table_[slot].count; });
+    map_high_ = std::max<u64>(map_high_, tiles_.in_use() + (boxes_ ? boxes_->live() : 0));
   }
   // The next task as a record. `ready(slot)` and `freed(slot)` are called for what a phase that
   // ended on the way released.
@@ -120,7 +145,9 @@ class Flow {
   u64 live_high() const { return live_high_; }
   u64 map_high() const { return map_high_; }
   u64 bounds_checked() const { return bounds_checked_; }
-  std::size_t bytes() const { return table_.bytes() + tiles_.bytes() + boxes_.bytes(); }
+  std::size_t bytes() const {
+    return table_.bytes() + tiles_.bytes() + (boxes_ ? boxes_->bytes() : 0);
+  }
 
  private:
   // An open iteration of P.seq or step of sequential. One task needs no record of its own: it is
@@ -131,43 +158,54 @@ class Flow {
     u32 join = kNil;
     u32 members = 0;  // tasks and joins that count down `join` when they end
     u32 tasks = 0;
+    u32 join_edges = 0;  // tasks that the join waits for by an edge
     bool used = false;
     explicit Phase(TaskRef g) : gate(g) {}
   };
 
   Made submit(u32* slot, bool* is_ready, Error* error);
+  u32 strip_length() const;
   bool check_regions(u32 site, Error* error);
-  void enter_phase(u32 slot);
-  u32 make_join(std::size_t phase);
-  void depend(TaskRef before, u32 slot);
-  void find_conflicts(u32 slot, u32 tag);
+  void enter_phase(TaskRef task);
+  void make_join(std::size_t phase);
+  void depend(TaskRef before, u32 slot) {
+    if (!before.any() || before.slot == slot) return;
+    if (table_.add_edge(before, slot, num_edges_) == TaskTable::Edge::Added) num_edges_ += 1;
+  }
+  void find_conflicts(TaskRef task, u32 count);
+  void find_boxes(TaskRef task);
+  void choose_strips(const ScheduleConfig& config, u32 workers);
 
   template <class Ready, class Freed>
   void close_phase(Ready ready, Freed freed) {
     Phase& p = open_.back();
     if (p.join == kNil) return;
     const u32 join = p.join;
-    const u32 missing = TaskTable::kBias - table_[join].edges - p.members;
+    const u32 missing = TaskTable::kBias - p.join_edges - p.members;
     if (table_[join].fanin.fetch_sub(missing, std::memory_order_acq_rel) == missing) {
       finish(join, ready, freed);
     }
   }
 
   static u32 sequential_depth(const BoundPlan& plan);
-  static u32 deepest(const BoundPlan& plan);
+  static std::unique_ptr<FlowMemory> fitting(std::unique_ptr<FlowMemory> memory,
+                                             const BoundPlan& plan, const Tracking& tracking,
+                                             u32 window);
 
   const BoundPlan& plan_;
   const u32 window_;
   const Tracking tracking_;
-  TaskTable table_;
-  TileMap tiles_;
-  FixedTensorMap boxes_;
+  std::unique_ptr<FlowMemory> memory_;
+  TaskTable& table_;
+  TileMap& tiles_;
+  std::optional<FixedTensorMap> boxes_;  // where there are accesses that are not tiles
   Cursor cursor_;
   std::vector<Phase> open_;
   std::vector<Region> regions_;
+  std::vector<u8> strips_;        // by site: the most tasks of one record
   std::vector<u32> box_entries_;  // by slot
-  std::vector<u32> tags_;         // by slot: of its last user
-  std::vector<TaskRef> found_;    // predecessors of the task being made
+  std::vector<u32> tags_;         // by slot: of the last user that is in boxes_
+  u32 num_edges_ = 0;             // of the task being made
   bool pending_ = false;          // the cursor stands at a task that has no record yet
   u32 live_ = 0;
   u64 edges_ = 0;

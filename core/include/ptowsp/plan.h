@@ -108,4 +108,14 @@ inline constexpr u32 dtype_size(DType t) {
   return 0;
 }
 
+// Calls fn(0) .. fn(levels - 1). Nests are shallow, and a loop that the compiler prepares for many
+// rounds costs more than the rounds.
+template <class Fn>
+inline void each_level(u32 levels, Fn fn) {
+  if (levels > 0) fn(0u);
+  if (levels > 1) fn(1u);
+  if (levels > 2) fn(2u);
+  for (u32 l = 3; l < levels; ++l) fn(l);
+}
+
 }  // namespace ptowsp

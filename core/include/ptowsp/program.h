@@ -69,8 +69,9 @@ class Program {
     std::vector<std::thread> threads;
     std::thread driver;
     Run* current = nullptr;
-    u64 epoch = 0;  // counts runs; a worker takes part once in each
-    u32 busy = 0;   // workers still inside the current run
+    std::unique_ptr<FlowMemory> memory;  // of the last run; only whoever runs the front uses it
+    u64 epoch = 0;                       // counts runs; a worker takes part once in each
+    u32 busy = 0;                        // workers still inside the current run
     bool closing = false;
   };
 

@@ -6,8 +6,9 @@
 //            without records.
 //   Split    the program is one parallel loop whose iterations are proved independent: workers take
 //            ranges of iterations and run each inline, with a cursor of their own.
-//   Flow     dependences are tracked; ready tasks live in a deque per worker, a task released by
-//            another runs on the same worker next, and idle workers steal or generate.
+//   Flow     dependences are tracked; each worker keeps the tasks that it made ready, offers the
+//            last of them in a deque, and steals or generates when it has none. Where the order is
+//            open it takes its own in the order of generation; work_steal() takes the newest.
 //   Strict   ReadyPolicy.fifo(): always the smallest ready seq, which takes one order for all
 //            workers; they drive a Scheduler under a lock.
 // Inline and Split serve only the default ready and start policies, which leave the order open. A
@@ -23,8 +24,10 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "ptowsp/clock.h"
 #include "ptowsp/deque.h"
 #include "ptowsp/flow.h"
 #include "ptowsp/park.h"
@@ -44,6 +47,10 @@ class Run {
     interrupt_user_ = user;
   }
 
+  // Comes before work(). `memory` is what end() of an earlier run returned, or null.
+  void begin(std::unique_ptr<FlowMemory> memory);
+  // Comes after all work(). Returns tables that the next run may use, or null.
+  std::unique_ptr<FlowMemory> end();
   // Takes part until the run is over.
   void work(u32 worker);
   void cancel();
@@ -62,7 +69,19 @@ class Run {
   ptowsp_stats stats() const;
   u32 workers() const { return static_cast<u32>(workers_.size()); }
   u64 worker_tasks(u32 worker) const { return workers_[worker]->tasks; }
-  const TraceRing& trace(u32 worker) const { return workers_[worker]->trace; }
+  u64 trace_size() const;
+  // Calls fn(event) for each traced task.
+  template <class Fn>
+  void each_event(Fn fn) const {
+    for (const auto& w : workers_) {
+      w->trace.each([&](ptowsp_event event) {
+        event.ready_ns = clock_.ns(event.ready_ns);
+        event.start_ns = clock_.ns(event.start_ns);
+        event.end_ns = clock_.ns(event.end_ns);
+        fn(event);
+      });
+    }
+  }
 
  private:
   enum class Mode : u8 { Inline, Split, Flow, Strict };
@@ -78,18 +97,22 @@ class Run {
     u32 interval = 1;  // what budget is set to then
     std::chrono::steady_clock::time_point looked{};
     // Flow:
-    Deque deque;
-    u32 next = kNil;        // a task to run before anything in the deque
-    u32 free_first = kNil;  // ended slots not given back yet
+    Deque* deque = nullptr;  // ready tasks that others may take
+    SlotSet* own = nullptr;  // the other ready tasks, in order; see `closed`
+    u32 place = 0;           // the slot from which `own` goes on
+    u32 free_first = kNil;   // ended slots not given back yet
     u32 free_last = kNil;
     u32 free_count = 0;
     u64 random = 0;
     u64 stolen = 0;
     u64 ready_high = 0;
     std::atomic<u64> done{0};  // `tasks`, for others to read
-    Worker(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 id, u64 capacity,
-           u32 deque_capacity)
-        : runner(plan, kernels, id), trace(capacity), deque(deque_capacity) {}
+    // Guards `own` and `place`. Their worker holds it except while it is inside a kernel and has
+    // tasks to spare, so that a long task never keeps others from those behind it.
+    alignas(64) std::atomic<bool> closed{true};
+    Error error;  // of the task being run; kept here because clearing one costs more than a task
+    Worker(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 id, u64 capacity)
+        : runner(plan, kernels, id), trace(capacity) {}
   };
 
   using Lock = std::unique_lock<std::mutex>;
@@ -101,16 +124,30 @@ class Run {
   bool run_range(u32 worker, Cursor* cursor, Error* error);
   i64 run_here(u32 worker, Cursor* cursor, Error* error);
   bool run_task(u32 worker, const Cursor& cursor, Error* error);
-  bool pace(u32 worker, u64 tasks);
+  bool run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error);
+  bool look_at_clock(u32 worker);
+  // Looks at the clock about every kPollEvery, whatever the length of tasks: the number of tasks
+  // between two looks follows from the time the last ones took. False: the run is to end.
+  bool pace(u32 worker, u64 tasks) {
+    Worker& me = *workers_[worker];
+    if (tasks >= me.budget) return look_at_clock(worker);
+    me.budget -= static_cast<u32>(tasks);
+    return true;
+  }
 
   // run_flow.cpp
   void work_flow(u32 worker);
   bool find_task(u32 worker, u32* slot, bool* stolen);
   bool steal(u32 worker, u32* slot);
-  void run_slot(u32 worker, u32 slot, bool stolen);
+  bool steal_shared(Worker* me, Worker* victim, u32* slot);
+  bool steal_own(Worker* me, Worker* victim, u32* slot);
+  void share(Worker* me);
+  bool run_strip(u32 worker, u32 slot, bool stolen);
+  bool run_slot(u32 worker, u32 slot, bool stolen);
   bool generate_burst(u32 worker);
   void generate_locked(u32 worker);
   void make_ready(u32 worker, u32 slot);
+  void end_slot(u32 worker, u32 slot);
   void free_slot(Worker* me, u32 slot);
   void give_back(Worker* me);
   void start_held(u32 worker);
@@ -139,6 +176,8 @@ class Run {
   const std::unique_ptr<BoundPlan> plan_;
   const ScheduleConfig config_;
   const Mode mode_;
+  const bool traced_;
+  Clock clock_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;
   std::chrono::steady_clock::time_point next_poll_{};  // worker 0 only
@@ -153,6 +192,7 @@ class Run {
   std::atomic<u64> made_{0};         // tasks generated so far
   std::atomic<bool> started_{true};  // the start policy has let go
   std::atomic<u32> resting_{0};      // workers that found nothing to do
+  std::vector<u64> ready_ticks_;     // by slot, if traced: when the task became ready
   std::vector<u32> held_;            // token holder: ready tasks that the start policy holds
   std::vector<u64> share_;           // token holder: tasks by worker at the last look
   bool serial_ = false;              // token holder: tasks run one after the other anyway
@@ -167,13 +207,14 @@ class Run {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  Scheduler scheduler_;
+  std::unique_ptr<Scheduler> scheduler_;  // Strict
   std::vector<std::unique_ptr<Worker>> workers_;
   u64 takes_ = 0;
   u64 elapsed_ns_ = 0;
   u32 running_ = 0;  // tasks inside kernels
   u32 idle_ = 0;     // workers asleep
   Error error_;
+  std::optional<ptowsp_stats> final_stats_;
 };
 
 }  // namespace ptowsp

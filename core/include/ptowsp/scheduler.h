@@ -12,9 +12,9 @@
 // back only by policy, quiesce() always finds a way on.
 #pragma once
 
-#include <chrono>
 #include <string>
 
+#include "ptowsp/clock.h"
 #include "ptowsp/cursor.h"
 #include "ptowsp/phases.h"
 #include "ptowsp/ready_set.h"
@@ -40,12 +40,6 @@ class Scheduler {
   const TaskRecord& record(u32 slot) const { return ring_[slot]; }
   ptowsp_stats stats() const;
 
-  // Nanoseconds since the run began.
-  u64 now() const {
-    const auto t = std::chrono::steady_clock::now() - begin_;
-    return static_cast<u64>(std::chrono::nanoseconds(t).count());
-  }
-
   // For tests: a task waits for one thing more, which never happens.
   void hold_for_test(u32 slot) { ring_[slot].fanin += 1; }
 
@@ -61,7 +55,7 @@ class Scheduler {
 
   const BoundPlan& plan_;
   const ScheduleConfig config_;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const Clock clock_;
   TaskRing ring_;
   EdgePool edges_;
   Phases phases_{&edges_};

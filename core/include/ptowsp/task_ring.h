@@ -68,7 +68,7 @@ class EdgePool {
 struct TaskRecord {
   u64 seq = 0;
   u64 task_id = 0;
-  u64 ready_ns = 0;
+  u64 ready_ticks = 0;
   u64 marked = 0;  // 1 + seq of the last task that got an edge from this one
   u32 site = 0;
   u32 tag = 0;

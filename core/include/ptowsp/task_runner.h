@@ -37,10 +37,14 @@ class TaskRunner {
     ptowsp_call call{};
     KernelSlot kernel;
     std::vector<ptowsp_view> views;
-    std::vector<char*> base;  // of the tensor behind each view
+    // Of a simple site, for each view: its pointer when all indices are 0, then how far one step of
+    // each loop moves it.
+    std::vector<i64> forms;
+    bool simple = false;
   };
 
   bool fill_views(u32 site, const i64* loops, Error* error);
+  static void point_views(SiteCall* s, const i64* loops);
   void failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const;
 
   const BoundPlan& plan_;

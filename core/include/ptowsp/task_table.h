@@ -8,127 +8,181 @@
 // from a side pool), so edges need no memory management of their own: a record is reused only after
 // all its predecessors have walked past its nodes.
 //
+// Slots are handed out in cyclic order as far as they are free, see slot_set.h.
+//
+// Tags go on counting from run to run, so a table that serves many runs is never cleared and its
+// memory is touched for the first time only once. Tag 0 names no task.
+//
 // Thread roles: acquire(), add_edge() and publish() are called by the holder of the generation
 // token; finish() by the worker that ran the task; collect() by the token holder.
 // Memory orders: finish() closes the list with acq_rel, so that a generator which finds it closed
 // (acquire) may run a reader of the task's data at once; fan-in is decremented with acq_rel, so the
-// worker that takes it to zero has seen the writes of all predecessors.
+// worker that takes it to zero has seen the writes of all predecessors. While no task can run
+// (set_alone), the generator is the only one and needs neither.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdlib>
 #include <memory>
+#include <new>
 
 #include "ptowsp/plan.h"
+#include "ptowsp/slot_set.h"
 
 namespace ptowsp {
 
 inline constexpr u32 kNil = 0xFFFFFFFFu;     // no edge, no slot
 inline constexpr u32 kClosed = 0xFFFFFFFEu;  // the list of a task that has ended
-inline constexpr u32 kJoinSite = 0xFFFFFFFDu;
+inline constexpr u32 kJoinSite = 0xFFFFFFu;  // no site: the record of a phase
 
-// Names one use of a slot.
+// Names one use of a slot; all zero names none.
 struct TaskRef {
-  u32 slot = kNil;
+  u32 slot = 0;
   u32 tag = 0;
+  bool any() const { return tag != 0; }
+};
+
+struct FreeDeleter {
+  void operator()(void* p) const { std::free(p); }
 };
 
 class TaskTable {
  public:
-  static constexpr u32 kInPlace = 4;      // edges inside a record
+  static constexpr u32 kInPlace = 3;      // edges inside a record
   static constexpr u32 kBias = 1u << 24;  // fan-in while the task is being made
 
-  struct alignas(64) Record {
+  // The loop indices begin at `loops`, as 32-bit numbers where that is enough.
+  struct Record {
     std::atomic<u64> list{pack(0, kClosed)};
     std::atomic<u32> fanin{0};
-    u32 site = 0;
+    u32 site : 24 = 0;
+    u32 count : 8 = 0;  // tasks: this one and those that follow it in its leaf loop
     u64 task_id = 0;
-    u64 ready_ns = 0;
-    u32 join = kNil;          // record of the phase that counts this task
-    u32 edges = 0;            // nodes in use
-    u32 next[kInPlace] = {};  // of its nodes: the next one in the predecessor's list
-    u32 side = kNil;          // further nodes, in the side pool
-    u32 free_next = kNil;     // when ended: the next free slot
+    u32 join = kNil;          // the phase that counts this task; when ended: the next free slot
+    u32 side = kNil;          // edges that have no place here, in the side pool
+    u32 next[kInPlace] = {};  // of its edges: the next one in the predecessor's list
+    i32 loops[1];             // as many as there are levels
   };
-  static_assert(sizeof(Record) == 64);
+  static_assert(sizeof(Record) == 48);
 
-  TaskTable(u32 slots, u32 levels)
+  enum class Edge : u8 {
+    Added,
+    Known,  // the task waits for that one already
+    Ended   // that one has ended
+  };
+
+  // `wide`: loop indices need 64 bits.
+  TaskTable(u32 slots, u32 levels, bool wide)
       : levels_(levels),
+        wide_(wide),
         count_(slots),
-        records_(new Record[slots]),
-        loops_(new i64[static_cast<std::size_t>(slots) * std::max<u32>(levels, 1)]) {}
+        stride_(stride(slots, levels, wide)),
+        free_(slots),
+        bytes_(static_cast<std::byte*>(std::aligned_alloc(64, rounded(slots * stride_)))) {
+    if (bytes_ == nullptr) throw std::bad_alloc();
+  }
+  bool fits(u32 slots, u32 levels, bool wide) const {
+    return count_ == slots && levels_ == levels && wide_ == wide;
+  }
 
-  Record& operator[](u32 slot) { return records_[slot]; }
-  const Record& operator[](u32 slot) const { return records_[slot]; }
-  i64* loops(u32 slot) { return &loops_[static_cast<std::size_t>(slot) * levels_]; }
+  Record& operator[](u32 slot) { return *reinterpret_cast<Record*>(bytes_.get() + slot * stride_); }
+  const Record& operator[](u32 slot) const {
+    return *reinterpret_cast<const Record*>(bytes_.get() + slot * stride_);
+  }
   u32 capacity() const { return count_; }
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(used_) * (sizeof(Record) + levels_ * sizeof(i64)) +
-           static_cast<std::size_t>(side_used_) * sizeof(SideNode);
+  std::size_t bytes() const { return used_ * stride_ + side_used_ * sizeof(SideNode); }
+
+  void set_loops(u32 slot, const i64* loops, u32 level) {
+    Record& r = (*this)[slot];
+    if (wide_) {
+      std::copy(loops, loops + level, reinterpret_cast<i64*>(&r + 1));
+      return;
+    }
+    i32* out = r.loops;
+    each_level(level, [&](u32 l) { out[l] = static_cast<i32>(loops[l]); });
+  }
+  void get_loops(u32 slot, i64* loops, u32 level) const {
+    const Record& r = (*this)[slot];
+    if (wide_) {
+      const i64* in = reinterpret_cast<const i64*>(&r + 1);
+      std::copy(in, in + level, loops);
+      return;
+    }
+    const i32* in = r.loops;
+    each_level(level, [&](u32 l) { loops[l] = in[l]; });
   }
 
   // --- token holder ---
 
-  // How many slots acquire() can give without collect().
-  u32 available() const { return free_count_ + (count_ - used_); }
+  // Whether no task runs or can start: then nothing needs an atomic read-modify-write.
+  void set_alone(bool alone) { alone_ = alone; }
 
-  // A slot with a fresh tag and fan-in kBias; only while available().
-  u32 acquire() {
-    u32 slot = free_;
-    if (slot != kNil) {
-      free_ = records_[slot].free_next;
-      free_count_ -= 1;
+  // How many slots acquire() can give without collect().
+  u32 available() const { return free_.size() + (count_ - used_); }
+
+  // A slot with a fresh tag; only while available().
+  TaskRef acquire() {
+    u32 slot = used_;
+    if (used_ < count_) {
+      used_ += 1;
+      if (slot == made_) new (&(*this)[made_++]) Record;
     } else {
-      slot = used_++;
+      slot = free_.take_next(last_);
+      last_ = slot;
     }
-    Record& r = records_[slot];
-    drop_side_nodes(&r);
-    const u32 tag = tag_of(r.list.load(std::memory_order_relaxed)) + 1;
+    Record& r = (*this)[slot];
+    if (r.side != kNil) drop_side_nodes(&r);
+    u32 tag = tag_of(r.list.load(std::memory_order_relaxed)) + 1;
+    tag += tag == 0 ? 1 : 0;
     r.fanin.store(kBias, std::memory_order_relaxed);
-    r.edges = 0;
     r.join = kNil;
     r.list.store(pack(tag, kNil), std::memory_order_release);
-    return slot;
+    return {slot, tag};
   }
 
   TaskRef ref(u32 slot) const {
-    return {slot, tag_of(records_[slot].list.load(std::memory_order_relaxed))};
+    return {slot, tag_of((*this)[slot].list.load(std::memory_order_relaxed))};
   }
 
   bool ended(TaskRef t) const {
-    if (t.slot == kNil) return true;
-    const u64 word = records_[t.slot].list.load(std::memory_order_acquire);
+    if (!t.any()) return true;
+    const u64 word = (*this)[t.slot].list.load(std::memory_order_acquire);
     return tag_of(word) != t.tag || edge_of(word) == kClosed;
   }
 
-  // `slot` waits for `before`, unless that has ended already: then false.
-  bool add_edge(TaskRef before, u32 slot) {
-    Record& p = records_[before.slot];
+  // `slot`, which has `edges` edges already, waits for `before`. Edges of one task are added one
+  // after the other, so an edge that it has already is the first of its predecessor's list.
+  Edge add_edge(TaskRef before, u32 slot, u32 edges) {
+    Record& p = (*this)[before.slot];
     u64 word = p.list.load(std::memory_order_acquire);
-    if (tag_of(word) != before.tag || edge_of(word) == kClosed) return false;
-    Record& r = records_[slot];
-    const u32 node = new_node(slot, &r);
-    while (true) {
-      set_next(node, edge_of(word));
-      if (p.list.compare_exchange_weak(word, pack(before.tag, node), std::memory_order_release,
-                                       std::memory_order_acquire)) {
-        return true;
-      }
-      if (tag_of(word) != before.tag || edge_of(word) == kClosed) {
-        undo_node(&r);
-        return false;
-      }
+    if (tag_of(word) != before.tag || edge_of(word) == kClosed) return Edge::Ended;
+    if (edge_of(word) != kNil && owner_of(edge_of(word)) == slot) return Edge::Known;
+    Record& r = (*this)[slot];
+    const u32 node = new_node(slot, &r, edges);
+    set_next(node, edge_of(word));
+    if (alone_) {
+      p.list.store(pack(before.tag, node), std::memory_order_relaxed);
+      return Edge::Added;
     }
+    // Only finish() can come between, and it comes once.
+    if (p.list.compare_exchange_strong(word, pack(before.tag, node), std::memory_order_release,
+                                       std::memory_order_acquire)) {
+      return Edge::Added;
+    }
+    if (edges >= kInPlace) drop_last_side_node(&r);
+    return Edge::Ended;
   }
 
-  // All edges are there. True if the task may start now.
-  bool publish(u32 slot) {
-    Record& r = records_[slot];
-    const u32 missing = kBias - r.edges;
-    if (r.edges == 0) {
-      r.fanin.store(0, std::memory_order_relaxed);
-      return true;
+  // All its edges are there. True if the task may start now.
+  bool publish(u32 slot, u32 edges) {
+    Record& r = (*this)[slot];
+    if (edges == 0 || alone_) {
+      r.fanin.store(edges, std::memory_order_relaxed);
+      return edges == 0;
     }
+    const u32 missing = kBias - edges;
     return r.fanin.fetch_sub(missing, std::memory_order_acq_rel) == missing;
   }
 
@@ -138,21 +192,36 @@ class TaskTable {
     if (freed_.load(std::memory_order_relaxed) == kNil) return;
     u32 slot = freed_.exchange(kNil, std::memory_order_acquire);
     while (slot != kNil) {
-      const u32 next = records_[slot].free_next;
+      const u32 next = (*this)[slot].join;
       fn(slot);
-      records_[slot].free_next = free_;
-      free_ = slot;
-      free_count_ += 1;
+      free_.insert(slot);
       slot = next;
     }
   }
 
+  // All tasks have ended: slots are handed out in order again.
+  void restart() {
+    used_ = last_ = 0;
+    free_.clear();
+    freed_.store(kNil, std::memory_order_relaxed);
+  }
+
   // --- any worker ---
+
+  // Brings closer, while the task runs, the record of a successor and the one that was generated
+  // next: they are likely to be touched soon.
+  void prefetch_successor(u32 slot) {
+    const u32 node = edge_of((*this)[slot].list.load(std::memory_order_relaxed));
+    if (node < in_place_nodes()) __builtin_prefetch(&(*this)[node / kPlaces], 1);
+    if (slot + 1 < used_) __builtin_prefetch(&(*this)[slot + 1], 1);
+  }
+  // The same for a task that the next one generated may wait for.
+  void prefetch(TaskRef t) const { __builtin_prefetch(&(*this)[t.slot], 1); }
 
   // The task has ended: calls ready(slot) for each successor that may start now.
   template <class Fn>
   void finish(u32 slot, Fn ready) {
-    Record& r = records_[slot];
+    Record& r = (*this)[slot];
     const u32 tag = tag_of(r.list.load(std::memory_order_relaxed));
     const u64 word = r.list.exchange(pack(tag, kClosed), std::memory_order_acq_rel);
     u32 node = edge_of(word);
@@ -167,26 +236,28 @@ class TaskTable {
   // Calls fn(slot) for each task that waits for this one. Only while nothing runs.
   template <class Fn>
   void each_successor(u32 slot, Fn fn) {
-    u32 node = edge_of(records_[slot].list.load(std::memory_order_acquire));
+    u32 node = edge_of((*this)[slot].list.load(std::memory_order_acquire));
     for (; node != kNil && node != kClosed; node = next_of(node)) fn(owner_of(node));
   }
 
   // One predecessor fewer; true for the last.
   bool arrive(u32 slot) {
-    std::atomic<u32>& fanin = records_[slot].fanin;
+    std::atomic<u32>& fanin = (*this)[slot].fanin;
     // The last arrival is alone: no read-modify-write is needed.
     if (fanin.load(std::memory_order_acquire) == 1) return true;
     return fanin.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
-  // Gives back a chain of ended slots, linked by free_next from `first` to `last`.
+  // Gives back a chain of ended slots, linked from `first` to `last`.
   void give_back(u32 first, u32 last) {
     u32 head = freed_.load(std::memory_order_relaxed);
     do {
-      records_[last].free_next = head;
+      (*this)[last].join = head;
     } while (!freed_.compare_exchange_weak(head, first, std::memory_order_release,
                                            std::memory_order_relaxed));
   }
+
+  u32 used() const { return used_; }  // slots handed out at least once in this run
 
  private:
   struct SideNode {
@@ -199,12 +270,25 @@ class TaskTable {
   static constexpr u32 tag_of(u64 word) { return static_cast<u32>(word >> 32); }
   static constexpr u32 edge_of(u64 word) { return static_cast<u32>(word); }
 
-  // Nodes in place are numbered by slot; those of the side pool come after them.
-  u32 in_place_nodes() const { return count_ * kInPlace; }
+  // Bytes from record to record. Records that workers pass around get lines of their own; a table
+  // that is too large for the caches anyway is kept dense.
+  static std::size_t stride(u32 slots, u32 levels, bool wide) {
+    constexpr u32 kLargeTable = 1u << 15;
+    const std::size_t size = wide ? sizeof(Record) + levels * sizeof(i64)
+                                  : offsetof(Record, loops) + levels * sizeof(i32);
+    const std::size_t unit = slots < kLargeTable ? 64 : 8;
+    return (size + unit - 1) / unit * unit;
+  }
+  static std::size_t rounded(std::size_t bytes) {
+    return (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64;
+  }
 
-  u32 new_node(u32 slot, Record* r) {
-    const u32 k = r->edges++;
-    if (k < kInPlace) return slot * kInPlace + k;
+  // Nodes in place are numbered by slot; those of the side pool come after them.
+  static constexpr u32 kPlaces = 4;  // numbers for each slot
+  u32 in_place_nodes() const { return count_ * kPlaces; }
+
+  u32 new_node(u32 slot, Record* r, u32 k) {
+    if (k < kInPlace) return slot * kPlaces + k;
     u32 node = side_free_;
     if (node != kNil) {
       side_free_ = side(node).next_of_owner;
@@ -216,37 +300,29 @@ class TaskTable {
     r->side = node;
     return in_place_nodes() + node;
   }
-  // Takes back the node that new_node() gave last.
-  void undo_node(Record* r) {
-    r->edges -= 1;
-    if (r->edges < kInPlace) return;
+  void drop_last_side_node(Record* r) {
     const u32 node = r->side;
     r->side = side(node).next_of_owner;
     side(node).next_of_owner = side_free_;
     side_free_ = node;
   }
   void drop_side_nodes(Record* r) {
-    while (r->side != kNil) {
-      const u32 node = r->side;
-      r->side = side(node).next_of_owner;
-      side(node).next_of_owner = side_free_;
-      side_free_ = node;
-    }
+    while (r->side != kNil) drop_last_side_node(r);
   }
   SideNode& side(u32 node) { return chunks_[node / kChunk][node % kChunk]; }
   u32 next_of(u32 node) {
-    if (node < in_place_nodes()) return records_[node / kInPlace].next[node % kInPlace];
+    if (node < in_place_nodes()) return (*this)[node / kPlaces].next[node % kPlaces];
     return side(node - in_place_nodes()).next;
   }
   void set_next(u32 node, u32 next) {
     if (node < in_place_nodes()) {
-      records_[node / kInPlace].next[node % kInPlace] = next;
+      (*this)[node / kPlaces].next[node % kPlaces] = next;
     } else {
       side(node - in_place_nodes()).next = next;
     }
   }
   u32 owner_of(u32 node) {
-    return node < in_place_nodes() ? node / kInPlace : side(node - in_place_nodes()).owner;
+    return node < in_place_nodes() ? node / kPlaces : side(node - in_place_nodes()).owner;
   }
 
   // Chunks never move, so workers may follow nodes while the pool grows; an edge is published with
@@ -255,16 +331,19 @@ class TaskTable {
   static constexpr u32 kChunks = 1u << 14;
 
   const u32 levels_;
+  const bool wide_;
+  bool alone_ = false;
   const u32 count_;
+  const std::size_t stride_;
   u32 side_used_ = 0;
   u32 side_free_ = kNil;
+  u32 made_ = 0;  // records that exist
+  u32 used_ = 0;
+  u32 last_ = 0;  // the slot handed out last
+  SlotSet free_;
+  const std::unique_ptr<std::byte[], FreeDeleter> bytes_;
   const std::unique_ptr<std::unique_ptr<SideNode[]>[]> chunks_{
       new std::unique_ptr<SideNode[]>[kChunks]};
-  u32 used_ = 0;     // slots handed out at least once
-  u32 free_ = kNil;  // token holder's free list
-  u32 free_count_ = 0;
-  const std::unique_ptr<Record[]> records_;
-  const std::unique_ptr<i64[]> loops_;
   alignas(64) std::atomic<u32> freed_{kNil};
 };
 
