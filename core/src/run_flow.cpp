@@ -28,6 +28,10 @@ void Run::work_flow(u32 worker) {
 
 bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   Worker& me = *workers_[worker];
+  if (me.next != kNil) {
+    *slot = std::exchange(me.next, kNil);
+    return true;
+  }
   if (me.own->size() > 0) {
     *slot = me.place = me.own->take_next(me.place);
     return true;
@@ -47,12 +51,10 @@ bool Run::steal(u32 worker, u32* slot) {
   me.random += 0x9E3779B97F4A7C15ull;
   const u32 first = static_cast<u32>(splitmix(me.random) % n);
   for (u32 k = 0; k < n; ++k) {
-    const u32 victim = (first + k) % n;
-    if (victim != worker && steal_shared(&me, workers_[victim].get(), slot)) return true;
-  }
-  for (u32 k = 0; k < n; ++k) {
-    const u32 victim = (first + k) % n;
-    if (victim != worker && steal_own(&me, workers_[victim].get(), slot)) return true;
+    Worker& victim = *workers_[(first + k) % n];
+    if (&victim != &me && (steal_own(&me, &victim, slot) || steal_shared(&me, &victim, slot))) {
+      return true;
+    }
   }
   return false;
 }
@@ -77,12 +79,10 @@ bool Run::steal_own(Worker* me, Worker* victim, u32* slot) {
     return false;
   }
   const u32 count = (victim->own->size() + 1) / 2;
-  for (u32 i = 0; i < count; ++i) {
-    const u32 taken = victim->own->take_last(victim->place);
-    if (i == 0) *slot = taken;
-    if (i > 0) me->own->insert(taken);
-  }
+  victim->own->move_last(me->own, victim->place, count);
+  const u32 place = victim->place;
   victim->closed.store(false, std::memory_order_release);
+  if (count > 0) *slot = me->place = me->own->take_next(place);
   return count > 0;
 }
 
@@ -94,16 +94,26 @@ void Run::share(Worker* me) {
   lot_.notify_one();
 }
 
-// A task that may start now.
+void Run::keep(Worker* me, u32 slot) {
+  me->own->insert(slot);
+  // Slots go round: one that lies a little behind is earlier, not later.
+  const u32 slots = flow_->table().capacity();
+  const u32 behind = me->place >= slot ? me->place - slot : me->place + slots - slot;
+  if (behind < slots / 2) me->place = slot;
+  me->ready_high = std::max<u64>(me->ready_high, me->own->size());
+}
+
+// A task that may start now. If it is the only one, it needs no place in order.
 void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   if (traced_) ready_ticks_[slot] = Clock::ticks();
   if (config_.ready != ReadyPolicy::WORK_STEAL) {
-    me.own->insert(slot);
-    // Slots go round: one that lies a little behind is earlier, not later.
-    const u32 slots = flow_->table().capacity();
-    if ((me.place - slot + slots) % slots < slots / 2) me.place = slot;
-    me.ready_high = std::max<u64>(me.ready_high, me.own->size());
+    if (me.own->size() == 0 && me.next == kNil) {
+      me.next = slot;
+      return;
+    }
+    if (me.next != kNil) keep(&me, std::exchange(me.next, kNil));
+    keep(&me, slot);
     return;
   }
   me.deque->push(slot);
@@ -197,7 +207,8 @@ bool Run::generate_burst(u32 worker) {
   made_.store(flow_->made(), std::memory_order_release);
   const bool progress = flow_->made() != before;
   flow_->unlock();
-  return progress || workers_[worker]->own->size() > 0 || workers_[worker]->deque->size() > 0;
+  const Worker& me = *workers_[worker];
+  return progress || me.next != kNil || me.own->size() > 0 || me.deque->size() > 0;
 }
 
 void Run::generate_locked(u32 worker) {

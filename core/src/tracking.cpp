@@ -20,6 +20,7 @@ Tracking::Tracking(const BoundPlan& plan)
     }
   }
   find_tilings();
+  number_tiles();
   sites_.resize(plan.sites().size());
   needs_regions_.resize(plan.sites().size());
   for (u32 s = 0; s < sites_.size(); ++s) add_site(s);
@@ -75,9 +76,33 @@ void Tracking::find_tilings() {
       tiling.stride[d] = count;
       count *= t.shape[d] / tiling.size[d] + 2;  // a partial tile at either end
     }
-    tiling.first = numbers_;
-    numbers_ += static_cast<u64>(count);
+    tiling.count = static_cast<u64>(count);
   }
+}
+
+// Tile numbers are dense, so only tensors that are tracked get some.
+void Tracking::number_tiles() {
+  std::vector<u8> done(tilings_.size(), 0);
+  for (const BoundSite& site : plan_.sites()) {
+    for (u32 p = 0; p < site.num_accesses; ++p) {
+      const u32 access = plan_.site_access(site, p);
+      const u32 g = plan_.tensors()[plan_.access(access).tensor].geometry;
+      if (done[g] != 0 || !tilings_[g].tiled || !is_tracked(site, access)) continue;
+      tilings_[g].first = numbers_;
+      numbers_ += tilings_[g].count;
+      done[g] = 1;
+    }
+  }
+}
+
+bool Tracking::is_tracked(const BoundSite& site, u32 access) const {
+  const BoundAccess& a = plan_.access(access);
+  const BoundTensor& t = plan_.tensors()[a.tensor];
+  if (written_[t.storage] == 0) return false;
+  Affine number;
+  const bool alone = uses_[t.storage] == 1 && tilings_[t.geometry].tiled &&
+                     make_number(a, tilings_[t.geometry], &number);
+  return !alone || !touched_once(site, number);
 }
 
 void Tracking::add_site(u32 s) {
@@ -88,14 +113,13 @@ void Tracking::add_site(u32 s) {
     const u32 access = plan_.site_access(site, p);
     const BoundAccess& a = plan_.access(access);
     const BoundTensor& t = plan_.tensors()[a.tensor];
-    if (written_[t.storage] == 0) continue;
+    if (!is_tracked(site, access)) continue;
     TrackedAccess out;
     Affine number;
     out.argument = p;
     out.write = writes(a.mode);
     out.tile = tilings_[t.geometry].tiled;
     out.affine = out.tile && make_number(a, tilings_[t.geometry], &number);
-    if (out.affine && uses_[t.storage] == 1 && touched_once(site, number)) continue;
     if (out.affine) {
       out.form = static_cast<u32>(forms_.size());
       forms_.push_back(number.base);

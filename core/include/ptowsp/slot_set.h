@@ -11,9 +11,10 @@
 // Thread roles: belongs to one thread.
 #pragma once
 
+#include <algorithm>
 #include <bit>
-#include <vector>
 
+#include "ptowsp/lines.h"
 #include "ptowsp/plan.h"
 
 namespace ptowsp {
@@ -54,6 +55,25 @@ class SlotSet {
     return take(w * 64 + 63 - static_cast<u32>(std::countl_zero(bits)));
   }
 
+  // Moves `count` slots to another set, word by word: the last ones before `from`, going on at the
+  // end. Only if there are as many.
+  void move_last(SlotSet* to, u32 from, u32 count) {
+    u32 w = from / 64;
+    while (count > 0) {
+      w = last_word(w);
+      u64 bits = words_[w];
+      u32 n = static_cast<u32>(std::popcount(bits));
+      for (; n > count; --n) bits &= bits - 1;
+      to->words_[w] |= bits;
+      to->used_[w / 64] |= u64{1} << (w % 64);
+      to->size_ += n;
+      words_[w] ^= bits;
+      if (words_[w] == 0) used_[w / 64] &= ~(u64{1} << (w % 64));
+      size_ -= n;
+      count -= n;
+    }
+  }
+
   void clear() {
     std::fill(words_.begin(), words_.end(), 0);
     std::fill(used_.begin(), used_.end(), 0);
@@ -90,8 +110,8 @@ class SlotSet {
     return u * 64 + 63 - static_cast<u32>(std::countl_zero(bits));
   }
 
-  std::vector<u64> words_;
-  std::vector<u64> used_;  // one bit for each word that is not 0
+  LineVector<u64> words_;
+  LineVector<u64> used_;  // one bit for each word that is not 0
   u32 size_ = 0;
 };
 

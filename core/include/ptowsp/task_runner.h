@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ptowsp/bind.h"
+#include "ptowsp/lines.h"
 
 namespace ptowsp {
 
@@ -36,7 +37,7 @@ class TaskRunner {
   struct SiteCall {
     ptowsp_call call{};
     KernelSlot kernel;
-    std::vector<ptowsp_view> views;
+    LineVector<ptowsp_view> views;
     // Of a simple site, for each view: its pointer when all indices are 0, then how far one step of
     // each loop moves it.
     std::vector<i64> forms;
@@ -48,7 +49,7 @@ class TaskRunner {
   void failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const;
 
   const BoundPlan& plan_;
-  std::vector<SiteCall> sites_;
+  LineVector<SiteCall> sites_;
   std::vector<char> message_;
 };
 

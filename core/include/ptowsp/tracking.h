@@ -51,6 +51,7 @@ class Tracking {
   struct Tiling {
     bool tiled = false;
     u64 first = 0;  // number of its first tile: tensors do not share numbers
+    u64 count = 0;
     i64 offset[kMaxRank] = {};
     i64 size[kMaxRank] = {};
     i64 stride[kMaxRank] = {};  // of tile numbers
@@ -58,6 +59,8 @@ class Tracking {
 
   bool fits(u32 access, const BoundTensor& tensor, Tiling* tiling, bool first) const;
   void find_tilings();
+  void number_tiles();
+  bool is_tracked(const BoundSite& site, u32 access) const;
   void add_site(u32 s);
   bool make_number(const BoundAccess& a, const Tiling& t, Affine* out) const;
   bool touched_once(const BoundSite& site, const Affine& number) const;
