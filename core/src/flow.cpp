@@ -43,13 +43,17 @@ void Flow::choose_strips(const ScheduleConfig& config, u32 workers) {
   }
 }
 
+bool Flow::at_leaf() const {
+  if (cursor_.depth == 0) return false;
+  const u32 opener = cursor_.frames[cursor_.depth - 1].pc;
+  return plan_.is_leaf(opener, cursor_.site) &&
+         static_cast<Op>(plan_.code()[opener].opcode) == Op::PARALLEL_FOR;
+}
+
 // How many tasks the record for the cursor's task gets.
 u32 Flow::strip_length() const {
   const u32 most = strips_[cursor_.site];
-  if (most == 1 || cursor_.depth == 0) return 1;
-  const u32 opener = cursor_.frames[cursor_.depth - 1].pc;
-  if (!plan_.is_leaf(opener, cursor_.site)) return 1;
-  if (static_cast<Op>(plan_.code()[opener].opcode) != Op::PARALLEL_FOR) return 1;
+  if (most == 1 || !in_leaf_) return 1;
   return static_cast<u32>(std::min<i64>(cursor_.leaf_left(), std::min(most, window_ - live_)));
 }
 

@@ -13,6 +13,7 @@ void Run::work_flow(u32 worker) {
   while (!stop_.load(std::memory_order_relaxed)) {
     u32 slot = kNil;
     bool stolen = false;
+    if (runs_low(me)) generate_burst(worker);
     if (find_task(worker, &slot, &stolen)) {
       misses = 0;
       if (me.own->size() > 0 && me.deque->size() <= 0 && workers() > 1) share(&me);
@@ -24,6 +25,21 @@ void Run::work_flow(u32 worker) {
       idle(worker, &misses);
     }
   }
+}
+
+// Whether this worker should generate now, although it has something to run: so that the others,
+// who will look for more at about the same time, need not wait for it.
+bool Run::runs_low(Worker& me) {
+  constexpr u32 kLow = 8;
+  if (me.own->size() >= kLow || workers() == 1 || generated_all_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  if (me.patience > 0) {
+    me.patience -= 1;
+    return false;
+  }
+  me.patience = kLow;
+  return true;
 }
 
 bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
@@ -171,8 +187,9 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
 }
 
 void Run::end_slot(u32 worker, u32 slot) {
+  const bool sealed = generated_all_.load(std::memory_order_acquire);
   flow_->finish(
-      slot, [&](u32 ready) { make_ready(worker, ready); },
+      slot, sealed, [&](u32 ready) { make_ready(worker, ready); },
       [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
 }
 
@@ -336,11 +353,12 @@ bool Run::all_deques_empty() const {
                      [](const auto& w) { return w->deque->size() <= 0; });
 }
 
-// A worker without work spins a little, then naps. It wakes up by itself as well, since slots that
-// others free and a token that they leave wake nobody.
+// A worker without work spins a little, then naps, longer each time. It wakes up by itself as well,
+// since slots that others free and a token that they leave wake nobody.
 void Run::idle(u32 worker, u32* misses) {
   constexpr u32 kSpins = 64;
-  constexpr std::chrono::milliseconds kNap{1};
+  constexpr u32 kSpinsAfterNap = 4;
+  constexpr u32 kMostNaps = 4;  // the last one of 8 ms
   if (worker == 0) poll_interrupt();
   if (generated_all_.load(std::memory_order_acquire) &&
       total_done() == made_.load(std::memory_order_acquire)) {
@@ -348,11 +366,12 @@ void Run::idle(u32 worker, u32* misses) {
     lot_.notify_all();
     return;
   }
-  if (++*misses < kSpins) {
+  *misses += 1;
+  if (*misses < kSpins || *misses % kSpinsAfterNap != 0) {
     if (*misses > 8) std::this_thread::yield();
     return;
   }
-  *misses = 0;
+  const u32 nap = std::min((*misses - kSpins) / kSpinsAfterNap, kMostNaps - 1);
   const u64 ticket = lot_.prepare();
   const u32 resting = resting_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (resting == workers()) check_stuck();
@@ -360,7 +379,7 @@ void Run::idle(u32 worker, u32* misses) {
     lot_.withdraw();
   } else {
     workers_[worker]->parks += 1;
-    lot_.wait(ticket, kNap);
+    lot_.wait(ticket, std::chrono::milliseconds(1u << nap));
   }
   resting_.fetch_sub(1, std::memory_order_acq_rel);
 }

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<u32> finish(TaskTable* table, u32 slot) {
   std::vector<u32> ready;
-  table->finish(slot, [&](u32 s) { ready.push_back(s); });
+  table->finish(slot, false, [&](u32 s) { ready.push_back(s); });
   return ready;
 }
 
@@ -172,7 +172,7 @@ TEST(making_and_ending_at_the_same_time) {
         if (at >= kTasks) return;
         while (queue[at] == kNil) std::this_thread::yield();
         const u32 slot = queue[at];
-        t.finish(slot, push);
+        t.finish(slot, false, push);
         t.give_back(slot, slot);
         ended += 1;
       }

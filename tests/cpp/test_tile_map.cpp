@@ -70,7 +70,7 @@ TEST(random_reads_and_writes_against_the_oracle) {
           CHECK(found == wanted);
         }
         table.publish(task.slot, 0);
-        if (i + 1 >= alive) table.finish(tasks[i + 1 - alive].slot, [](u32) {});
+        if (i + 1 >= alive) table.finish(tasks[i + 1 - alive].slot, false, [](u32) {});
       }
     }
   }
@@ -87,7 +87,7 @@ TEST(ended_tasks_make_room) {
     if (live.size() == kAlive) {
       const u32 slot = live.front().slot;
       live.erase(live.begin());
-      table.finish(slot, [](u32) {});
+      table.finish(slot, false, [](u32) {});
       table.give_back(slot, slot);
       table.collect([](u32) {});
     }

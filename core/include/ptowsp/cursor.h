@@ -49,6 +49,15 @@ struct Cursor {
     task_id = next_task - 1;
   }
 
+  // Goes on to the next task of a parallel leaf loop, as advance() would; false at its end.
+  bool leaf_next() {
+    CursorFrame& frame = frames[depth - 1];
+    if (frame.index + 1 >= frame.end) return false;
+    loops[level - 1] = ++frame.index;
+    task_id = next_task++;
+    return true;
+  }
+
   // Goes on to the next event.
   Event advance(const BoundPlan& plan, Error* error);
 

@@ -62,13 +62,14 @@ class Flow {
   FlowMemory::Queues* queues(u32 worker);
 
   // A task has ended. Calls ready(slot) for tasks that may start now, and gives back slots through
-  // freed(slot). Called by the worker that ran it, without the token.
+  // freed(slot). Called by the worker that ran it, without the token. `sealed`: all tasks have been
+  // generated.
   template <class Ready, class Freed>
-  void finish(u32 slot, Ready ready, Freed freed) {
+  void finish(u32 slot, bool sealed, Ready ready, Freed freed) {
     while (slot != kNil) {
       // The first task of a phase got its join as a successor, and a join is nothing to run.
       u32 reached = kNil;
-      table_.finish(slot, [&](u32 next) {
+      table_.finish(slot, sealed, [&](u32 next) {
         if (table_[next].site == kJoinSite) {
           reached = next;
         } else {
@@ -77,7 +78,7 @@ class Flow {
       });
       const u32 join = table_[slot].join;
       freed(slot);
-      if (reached != kNil) finish(reached, ready, freed);
+      if (reached != kNil) finish(reached, sealed, ready, freed);
       slot = join != kNil && table_.arrive(join) ? join : kNil;
     }
   }
@@ -99,7 +100,12 @@ class Flow {
         pending_ = made == Made::Full;
         return made;
       }
+      if (in_leaf_ && cursor_.leaf_next()) {
+        pending_ = true;
+        continue;
+      }
       const Event event = cursor_.advance(plan_, error);
+      in_leaf_ = event == Event::Task && at_leaf();
       if (event == Event::Task) {
         pending_ = true;
       } else if (event == Event::Done) {
@@ -116,7 +122,7 @@ class Flow {
   Cursor& cursor() { return cursor_; }
   bool take_pending() {
     const bool was = pending_;
-    pending_ = false;
+    pending_ = in_leaf_ = false;
     return was;
   }
   template <class Ready, class Freed>
@@ -164,6 +170,7 @@ class Flow {
   };
 
   Made submit(u32* slot, bool* is_ready, Error* error);
+  bool at_leaf() const;
   u32 strip_length() const;
   bool check_regions(u32 site, Error* error);
   void enter_phase(TaskRef task);
@@ -183,7 +190,7 @@ class Flow {
     const u32 join = p.join;
     const u32 missing = TaskTable::kBias - p.join_edges - p.members;
     if (table_[join].fanin.fetch_sub(missing, std::memory_order_acq_rel) == missing) {
-      finish(join, ready, freed);
+      finish(join, false, ready, freed);
     }
   }
 
@@ -206,6 +213,7 @@ class Flow {
   std::vector<u32> box_entries_;  // by slot
   std::vector<u32> tags_;         // by slot: of the last user that is in boxes_
   u32 num_edges_ = 0;             // of the task being made
+  bool in_leaf_ = false;          // the cursor's last task is in a parallel leaf loop
   bool pending_ = false;          // the cursor stands at a task that has no record yet
   u32 live_ = 0;
   u64 edges_ = 0;

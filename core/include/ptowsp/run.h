@@ -100,6 +100,7 @@ class Run {
     Deque* deque = nullptr;  // ready tasks that others may take
     SlotSet* own = nullptr;  // the other ready tasks, in order; see `closed`
     u32 next = kNil;         // a ready task while `own` is empty
+    u32 patience = 0;        // tasks to run before it looks again whether to generate
     u32 place = 0;           // the slot from which `own` goes on
     u32 free_first = kNil;   // ended slots not given back yet
     u32 free_last = kNil;
@@ -144,6 +145,7 @@ class Run {
   bool steal_own(Worker* me, Worker* victim, u32* slot);
   void share(Worker* me);
   void keep(Worker* me, u32 slot);
+  bool runs_low(Worker& me);
   bool run_strip(u32 worker, u32 slot, bool stolen);
   bool run_slot(u32 worker, u32 slot, bool stolen);
   bool generate_burst(u32 worker);

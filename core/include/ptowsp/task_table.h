@@ -218,12 +218,18 @@ class TaskTable {
   // The same for a task that the next one generated may wait for.
   void prefetch(TaskRef t) const { __builtin_prefetch(&(*this)[t.slot], 1); }
 
-  // The task has ended: calls ready(slot) for each successor that may start now.
+  // The task has ended: calls ready(slot) for each successor that may start now. `sealed`: no edge
+  // will be added any more, so the list needs no exchange.
   template <class Fn>
-  void finish(u32 slot, Fn ready) {
+  void finish(u32 slot, bool sealed, Fn ready) {
     Record& r = (*this)[slot];
-    const u32 tag = tag_of(r.list.load(std::memory_order_relaxed));
-    const u64 word = r.list.exchange(pack(tag, kClosed), std::memory_order_acq_rel);
+    u64 word = r.list.load(std::memory_order_relaxed);
+    const u64 closed = pack(tag_of(word), kClosed);
+    if (sealed) {
+      r.list.store(closed, std::memory_order_relaxed);
+    } else {
+      word = r.list.exchange(closed, std::memory_order_acq_rel);
+    }
     u32 node = edge_of(word);
     while (node != kNil) {
       const u32 next = next_of(node);  // before the successor can run and be reused
