@@ -37,6 +37,13 @@ def run(args: list[str], folder: Path) -> str:
     return done.stdout
 
 
+def test_plan_of_the_c_example(tmp_path: Path) -> None:
+    """The C tests run grid.c with the plan in the repository, which must be what grid.py writes."""
+    run(["examples/c/grid.py", str(tmp_path / "grid.plan")], ROOT)
+    kept = (ROOT / "examples/c/grid.plan").read_bytes()
+    assert (tmp_path / "grid.plan").read_bytes() == kept, "run python examples/c/grid.py"
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
 def test_example(path: Path, tmp_path: Path) -> None:
     args = SMALL.get(path.parent.name, [])

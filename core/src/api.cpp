@@ -40,6 +40,15 @@ T guarded(T failed, ptowsp_error* error, Fn fn) {
   }
 }
 
+template <ptowsp::Section S>
+uint32_t find_by_name(const ptowsp_plan* plan, const char* name) {
+  const ptowsp::PlanView& view = plan->loaded->view;
+  for (uint32_t i = 0; i < view.count(S); ++i) {
+    if (view.string(view.get<S>(i).name) == name) return i;
+  }
+  return PTOWSP_NONE;
+}
+
 }  // namespace
 
 extern "C" {
@@ -61,6 +70,14 @@ ptowsp_plan* ptowsp_plan_load(const void* bytes, size_t size, ptowsp_error* erro
 }
 
 void ptowsp_plan_free(ptowsp_plan* plan) { delete plan; }
+
+uint32_t ptowsp_plan_symbol(const ptowsp_plan* plan, const char* name) {
+  return find_by_name<ptowsp::Section::SYMBOL>(plan, name);
+}
+
+uint32_t ptowsp_plan_kernel(const ptowsp_plan* plan, const char* name) {
+  return find_by_name<ptowsp::Section::KERNEL>(plan, name);
+}
 
 ptowsp_program* ptowsp_program_new(ptowsp_plan* plan, const ptowsp_options* options,
                                    ptowsp_error* error) {

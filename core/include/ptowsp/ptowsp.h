@@ -19,6 +19,17 @@ extern "C" {
 #define PTOWSP_MAX_LOOPS 16
 #define PTOWSP_NONE 0xFFFFFFFFu
 
+/* The numbers of enums.def: PTOWSP_DType_F32, PTOWSP_Status_TIMEOUT and so on. */
+enum {
+#define PTOWSP_ENUM_BEGIN(name, doc)
+#define PTOWSP_VALUE(enumeration, name, number, doc) PTOWSP_##enumeration##_##name = number,
+#define PTOWSP_ENUM_END(name)
+#include "ptowsp/enums.def"
+#undef PTOWSP_ENUM_BEGIN
+#undef PTOWSP_VALUE
+#undef PTOWSP_ENUM_END
+};
+
 typedef struct ptowsp_plan ptowsp_plan;
 typedef struct ptowsp_program ptowsp_program;
 typedef struct ptowsp_run ptowsp_run;
@@ -118,6 +129,9 @@ typedef struct {
 /* Loads and validates a plan; the bytes are copied. NULL on failure. */
 ptowsp_plan* ptowsp_plan_load(const void* bytes, size_t size, ptowsp_error* error);
 void ptowsp_plan_free(ptowsp_plan* plan);
+/* The number of the symbol (for bindings) or kernel of that name; PTOWSP_NONE if there is none. */
+uint32_t ptowsp_plan_symbol(const ptowsp_plan* plan, const char* name);
+uint32_t ptowsp_plan_kernel(const ptowsp_plan* plan, const char* name);
 
 /* A program keeps its plan alive. Refuses features and directives that this target lacks. */
 ptowsp_program* ptowsp_program_new(ptowsp_plan* plan, const ptowsp_options* options,
