@@ -143,27 +143,53 @@ struct Signals {
   }
 };
 
-// (symbol, dtype, value, address, shape, strides in elements, read_only)
-using Binding = std::tuple<uint32_t, uint32_t, int64_t, uintptr_t, std::vector<int64_t>,
-                           std::vector<int64_t>, bool>;
+// (symbol, dtype, number or array, read_only). An array is whatever has the buffer protocol, used
+// in place; one that has none for its dtype comes as (address, shape, strides in elements).
+using Binding = std::tuple<uint32_t, uint32_t, nb::object, bool>;
+
+void take_shape(const nb::tuple& shape, const nb::tuple& strides, ptowsp_binding* out) {
+  if (shape.size() > PTOWSP_MAX_RANK || shape.size() != strides.size()) {
+    throw nb::value_error("a binding has too many dimensions");
+  }
+  out->rank = static_cast<uint32_t>(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) {
+    out->shape[d] = nb::cast<int64_t>(shape[d]);
+    out->stride[d] = nb::cast<int64_t>(strides[d]);
+  }
+}
+
+void take_buffer(const nb::object& array, ptowsp_binding* out) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_RECORDS_RO) != 0) throw nb::python_error();
+  // The caller keeps the array alive while the run lasts, as it has to for its own sake.
+  out->data = view.buf;
+  const bool fits = view.ndim <= PTOWSP_MAX_RANK;
+  out->rank = fits ? static_cast<uint32_t>(view.ndim) : 0;
+  for (uint32_t d = 0; d < out->rank; ++d) {
+    out->shape[d] = view.shape[d];
+    out->stride[d] = view.strides[d] / view.itemsize;
+  }
+  PyBuffer_Release(&view);
+  if (!fits) throw nb::value_error("a binding has too many dimensions");
+}
 
 std::vector<ptowsp_binding> to_native(const std::vector<Binding>& bindings) {
   std::vector<ptowsp_binding> out(bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i) {
-    const auto& [symbol, dtype, value, address, shape, strides, read_only] = bindings[i];
-    if (shape.size() > PTOWSP_MAX_RANK || shape.size() != strides.size()) {
-      throw nb::value_error("a binding has too many dimensions");
-    }
+    const auto& [symbol, dtype, value, read_only] = bindings[i];
     ptowsp_binding& b = out[i];
     b.symbol = symbol;
     b.dtype = dtype;
-    b.rank = static_cast<uint32_t>(shape.size());
     b.read_only = read_only ? 1 : 0;
-    b.value = value;
-    b.data = reinterpret_cast<void*>(address);
-    for (size_t d = 0; d < shape.size(); ++d) {
-      b.shape[d] = shape[d];
-      b.stride[d] = strides[d];
+    if (nb::isinstance<nb::int_>(value)) {
+      b.value = nb::cast<int64_t>(value);
+    } else if (nb::isinstance<nb::tuple>(value)) {
+      const auto [address, shape, strides] =
+          nb::cast<std::tuple<uintptr_t, nb::tuple, nb::tuple>>(value);
+      b.data = reinterpret_cast<void*>(address);
+      take_shape(shape, strides, &b);
+    } else {
+      take_buffer(value, &b);
     }
   }
   return out;
@@ -355,9 +381,7 @@ nb::list stat_docs() {
 
 // Signatures are written out, since tuples and dictionaries say nothing of what they hold.
 #define PTOWSP_ERROR "tuple[int, str, int, int, tuple[int, ...], int, int] | None"
-#define PTOWSP_BINDINGS                                                                \
-  "collections.abc.Sequence[tuple[int, int, int, int, collections.abc.Sequence[int], " \
-  "collections.abc.Sequence[int], bool]]"
+#define PTOWSP_BINDINGS "collections.abc.Sequence[tuple[int, int, object, bool]]"
 
 void ptowsp::bind_program(nb::module_& m) {
   nb::class_<NativeRun>(m, "NativeRun", "One run of a NativeProgram.", nb::type_slots(run_slots))

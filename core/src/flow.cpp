@@ -8,7 +8,7 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
            std::unique_ptr<FlowMemory> memory)
     : plan_(plan),
       window_(config.window),
-      tracking_(plan),
+      tracking_(plan, config.matching),
       memory_(fitting(std::move(memory), plan, tracking_, config.window)),
       table_(memory_->table),
       tiles_(memory_->tiles),
@@ -164,12 +164,32 @@ void Flow::find_conflicts(TaskRef task, u32 count) {
     u64 number = a.affine ? tracking_.number(a, cursor_.loops, level)
                           : tracking_.tile_of(regions_[a.argument]);
     const u64 step = a.affine ? static_cast<u64>(tracking_.step(a, level)) : 0;
-    if (a.write) {
+    if (a.num_tiles > 1) {
+      touch_tiles(a, number, task, count);
+    } else if (a.write) {
       for (u32 k = 0; k < count; ++k, number += step) tiles_.write(number, task, before);
     } else {
       for (u32 k = 0; k < count; ++k, number += step) tiles_.read(number, task, before);
       if (a.affine) tiles_.prefetch(number + (kAhead - 1) * step);
     }
+  }
+}
+
+// An access of several tiles.
+void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task, u32 count) {
+  const auto before = [&](TaskRef t) { depend(t, task.slot); };
+  const u32 level = plan_.sites()[cursor_.site].level;
+  const i64* deltas = tracking_.deltas(a);
+  for (u32 k = 0; k < count; ++k) {
+    for (u32 i = 0; i < a.num_tiles; ++i) {
+      const u64 tile = number + static_cast<u64>(deltas[i]);
+      if (a.write) {
+        tiles_.write(tile, task, before);
+      } else {
+        tiles_.read(tile, task, before);
+      }
+    }
+    if (a.affine) number += static_cast<u64>(tracking_.step(a, level));
   }
 }
 

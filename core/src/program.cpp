@@ -86,15 +86,14 @@ void Program::run_front(QueuedRun* run) {
   {
     std::unique_lock lock(pool.mutex);
     pool.current = run->run.get();
-    pool.busy = workers_ - 1;
     pool.epoch += 1;
-    pool.changed.notify_all();
   }
+  run->run->set_crew([](void* user) { static_cast<Pool*>(user)->called.notify_all(); }, &pool);
   run->run->work(0);
   std::unique_lock lock(pool.mutex);
+  pool.current = nullptr;  // whoever has not come yet need not come any more
   pool.changed.wait(lock, [&pool] { return pool.busy == 0; });
   pool.memory = run->run->end();
-  pool.current = nullptr;
   pool.queue.pop_front();
   run->done = true;
   pool.changed.notify_all();
@@ -105,10 +104,12 @@ void Program::worker_main(Pool* pool, u32 worker) {
   // A thread that wakes up late still takes part in the run that waits for it.
   u64 seen = pool->epoch - (pool->current != nullptr ? 1 : 0);
   while (true) {
-    pool->changed.wait(lock, [&] { return pool->closing || pool->epoch != seen; });
+    pool->called.wait(lock, [&] { return pool->closing || pool->epoch != seen; });
     if (pool->epoch == seen) return;
     seen = pool->epoch;
     Run* run = pool->current;
+    if (run == nullptr) continue;
+    pool->busy += 1;
     lock.unlock();
     run->work(worker);
     lock.lock();
@@ -151,6 +152,7 @@ void Program::close() {
     pool.changed.wait(lock, [&pool] { return pool.queue.empty(); });
     pool.closing = true;
     pool.changed.notify_all();
+    pool.called.notify_all();
   }
   for (std::thread& t : pool.threads) t.join();
   pool.threads.clear();

@@ -66,6 +66,7 @@ Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, 
 }
 
 void Run::work(u32 worker) {
+  if (mode_ == Mode::Strict || mode_ == Mode::Split) call_crew();
   switch (mode_) {
     case Mode::Strict:
       work_strict(worker);

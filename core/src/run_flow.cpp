@@ -255,6 +255,8 @@ void Run::generate_locked(u32 worker) {
   const bool enough =
       config_.start == StartPolicy::THRESHOLD && flow_->made() >= config_.start_threshold;
   if (!started_ && (enough || generated_all_)) start_held(worker);
+  // One task alone is not worth waking somebody up.
+  if (started_ && (!generated_all_ || me.own->size() > 0 || me.deque->size() > 0)) call_crew();
 }
 
 // Under the token.

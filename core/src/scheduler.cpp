@@ -9,6 +9,7 @@ Scheduler::Scheduler(const BoundPlan& plan, const ScheduleConfig& config, u32 wo
       config_(config),
       ring_(config.window),
       map_(&plan, config.matching),
+      fifo_(config.window),
       steal_(workers, seed),
       cursor_(Cursor::at_entry(plan, 0)),
       started_(config.start == StartPolicy::IMMEDIATE ||

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 namespace ptowsp {
 
-Tracking::Tracking(const BoundPlan& plan)
+Tracking::Tracking(const BoundPlan& plan, Matching matching)
     : plan_(plan),
+      most_in_one_(matching == Matching::Exact ? 1 : 128),
       written_(plan.num_storages(), 0),
       uses_(plan.num_storages(), 0),
       tilings_(plan.tensors().size()) {
@@ -26,26 +28,39 @@ Tracking::Tracking(const BoundPlan& plan)
   for (u32 s = 0; s < sites_.size(); ++s) add_site(s);
 }
 
-// Whether the access is one whole tile: same size as the others, aligned with them, no gaps.
-bool Tracking::fits(u32 access, const BoundTensor& tensor, Tiling* tiling, bool first) const {
+// Makes the grid as fine as the access needs: every tile boundary of it must be one of the grid.
+// False if it is not made of whole tiles of any grid.
+bool Tracking::refine(u32 access, Tiling* tiling, bool first) const {
   const BoundAccess& a = plan_.access(access);
   for (u32 d = 0; d < a.rank; ++d) {
     const BoundDim& dim = plan_.dim(a.dims + d);
     if (!dim.extent.constant() || !dim.step.constant()) return false;
-    const i64 size = dim.extent.form.base;
-    if (size < 1 || (size > 1 && dim.step.form.base != 1)) return false;
-    if (size > 1 && !dim.start.affine) return false;
-    const i64 offset = size == 1 ? 0 : ((dim.start.form.base % size) + size) % size;
+    const i64 extent = dim.extent.form.base;
+    if (extent < 1 || (extent > 1 && dim.step.form.base != 1)) return false;
     if (first) {
-      tiling->size[d] = size;
-      tiling->offset[d] = offset;
+      tiling->size[d] = extent;
+      tiling->offset[d] = dim.start.affine ? dim.start.form.base : 0;
     }
-    if (tiling->size[d] != size || tiling->offset[d] != offset) return false;
-    for (u32 l = 0; l < dim.start.form.top; ++l) {
-      if (dim.start.affine && dim.start.form.coef[l] % size != 0) return false;
+    i64 size = std::gcd(tiling->size[d], extent);
+    if (!dim.start.affine) size = 1;  // it may begin anywhere
+    if (dim.start.affine) size = std::gcd(size, dim.start.form.base - tiling->offset[d]);
+    for (u32 l = 0; dim.start.affine && l < dim.start.form.top; ++l) {
+      size = std::gcd(size, dim.start.form.coef[l]);
     }
+    tiling->size[d] = size;
   }
-  return !tensor.by_bytes;
+  return true;
+}
+
+// Whether the access is few enough tiles of the grid.
+bool Tracking::fits(u32 access, const Tiling& tiling) const {
+  const BoundAccess& a = plan_.access(access);
+  i64 tiles = 1;
+  for (u32 d = 0; d < a.rank; ++d) {
+    tiles *= plan_.dim(a.dims + d).extent.form.base / tiling.size[d];
+    if (tiles > most_in_one_) return false;
+  }
+  return true;
 }
 
 void Tracking::find_tilings() {
@@ -53,28 +68,38 @@ void Tracking::find_tilings() {
   std::vector<u8> mixed(plan_.num_storages(), 0);
   for (const BoundTensor& t : plan_.tensors()) {
     if (geometry[t.storage] == kNone) geometry[t.storage] = t.geometry;
-    if (geometry[t.storage] != t.geometry) mixed[t.storage] = 1;
+    if (geometry[t.storage] != t.geometry || t.by_bytes) mixed[t.storage] = 1;
   }
-  std::vector<u8> seen(tilings_.size(), 0);
-  for (const BoundSite& site : plan_.sites()) {
-    for (u32 p = 0; p < site.num_accesses; ++p) {
-      const u32 access = plan_.site_access(site, p);
-      const BoundTensor& t = plan_.tensors()[plan_.access(access).tensor];
-      Tiling& tiling = tilings_[t.geometry];
-      const bool first = seen[t.geometry] == 0;
-      const bool ok = mixed[t.storage] == 0 && fits(access, t, &tiling, first);
-      tiling.tiled = ok && (first || tiling.tiled);
-      seen[t.geometry] = 1;
+  const auto each_access = [this](auto fn) {
+    for (const BoundSite& site : plan_.sites()) {
+      for (u32 p = 0; p < site.num_accesses; ++p) {
+        const u32 access = plan_.site_access(site, p);
+        fn(access, plan_.tensors()[plan_.access(access).tensor]);
+      }
     }
-  }
+  };
+  std::vector<u8> seen(tilings_.size(), 0);
+  each_access([&](u32 access, const BoundTensor& t) {
+    Tiling& tiling = tilings_[t.geometry];
+    const bool first = seen[t.geometry] == 0;
+    const bool ok = mixed[t.storage] == 0 && refine(access, &tiling, first);
+    tiling.tiled = ok && (first || tiling.tiled);
+    seen[t.geometry] = 1;
+  });
+  each_access([&](u32 access, const BoundTensor& t) {
+    Tiling& tiling = tilings_[t.geometry];
+    tiling.tiled = tiling.tiled && fits(access, tiling);
+  });
   for (u32 g = 0; g < tilings_.size(); ++g) {
     Tiling& tiling = tilings_[g];
     if (!tiling.tiled) continue;
     const BoundTensor& t = plan_.tensors()[g];
     i64 count = 1;
     for (u32 d = t.rank; d-- > 0;) {
+      const i64 size = tiling.size[d];
+      tiling.offset[d] = ((tiling.offset[d] % size) + size) % size;
       tiling.stride[d] = count;
-      count *= t.shape[d] / tiling.size[d] + 2;  // a partial tile at either end
+      count *= t.shape[d] / size + 2;  // a partial tile at either end
     }
     tiling.count = static_cast<u64>(count);
   }
@@ -102,7 +127,11 @@ bool Tracking::is_tracked(const BoundSite& site, u32 access) const {
   Affine number;
   const bool alone = uses_[t.storage] == 1 && tilings_[t.geometry].tiled &&
                      make_number(a, tilings_[t.geometry], &number);
-  return !alone || !touched_once(site, number);
+  if (!alone || !touched_once(site, number)) return true;
+  for (u32 d = 0; d < a.rank; ++d) {  // several tiles, of which others may have some
+    if (plan_.dim(a.dims + d).extent.form.base != tilings_[t.geometry].size[d]) return true;
+  }
+  return false;
 }
 
 void Tracking::add_site(u32 s) {
@@ -125,7 +154,8 @@ void Tracking::add_site(u32 s) {
       forms_.push_back(number.base);
       forms_.insert(forms_.end(), number.coef, number.coef + site.level);
     }
-    tiles += out.tile ? 1 : 0;
+    if (out.tile) make_deltas(a, tilings_[t.geometry], &out);
+    tiles += out.tile ? out.num_tiles : 0;
     if (!out.affine) needs_regions_[s] = 1;
     any_box_ = any_box_ || !out.tile;
     sites_[s].push_back(out);
@@ -146,6 +176,20 @@ bool Tracking::make_number(const BoundAccess& a, const Tiling& t, Affine* out) c
     out->top = std::max(out->top, start.form.top);
   }
   return true;
+}
+
+void Tracking::make_deltas(const BoundAccess& a, const Tiling& t, TrackedAccess* out) {
+  std::vector<i64> deltas{0};
+  for (u32 d = 0; d < a.rank; ++d) {
+    const i64 tiles = plan_.dim(a.dims + d).extent.form.base / t.size[d];
+    const std::size_t before = deltas.size();
+    for (i64 k = 1; k < tiles; ++k) {
+      for (std::size_t i = 0; i < before; ++i) deltas.push_back(deltas[i] + k * t.stride[d]);
+    }
+  }
+  out->deltas = static_cast<u32>(deltas_.size());
+  out->num_tiles = static_cast<u32>(deltas.size());
+  deltas_.insert(deltas_.end(), deltas.begin(), deltas.end());
 }
 
 // True if no two tasks of the site have the same tile number: sorted by size, each coefficient

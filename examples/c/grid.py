@@ -1,4 +1,4 @@
-"""Writes grid.plan, which grid.c runs: `python examples/c/grid.py`, or to the file that is named."""
+"""Writes grid.plan, which grid.c runs: `python examples/c/grid.py`, or to a file that is named."""
 
 import sys
 from pathlib import Path

@@ -49,10 +49,10 @@ class NativeProgram:
     def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], tuple[int, ...]], None]) -> None:
         """A function of the views and the loop indices of a task."""
 
-    def start(self, bindings: Sequence[tuple[int, int, int, int, Sequence[int], Sequence[int], bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+    def start(self, bindings: Sequence[tuple[int, int, object, bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
         """A run, or the reason why the bindings do not fit."""
 
-    def generate(self, bindings: Sequence[tuple[int, int, int, int, Sequence[int], Sequence[int], bool]]) -> tuple[int, int, int, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+    def generate(self, bindings: Sequence[tuple[int, int, object, bool]]) -> tuple[int, int, int, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
         """Number of tasks and the two lanes of their hash, or an error."""
 
     def take_exception(self, message: str) -> BaseException | None:

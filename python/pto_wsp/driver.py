@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pto_wsp.backends import registry
 from pto_wsp.errors import CompileError
@@ -14,6 +15,9 @@ from pto_wsp.passes import run as run_passes
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.program import Program, register_loader
 
+# A workload is immutable, so it has one plan; compiling it again only loads that.
+_plans: WeakKeyDictionary[Workload, Plan] = WeakKeyDictionary()
+
 
 def compile_workload(workload: Workload, target: str = "cpu_sim", **options: object) -> Program:
     """Traces, checks and lowers a workload, and loads it on a target.
@@ -22,7 +26,9 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     cpu_sim takes `num_threads` (0: one per core) and `seed` (of random choices).
     """
     traced = workload.traced()
-    plan = lower(run_passes(traced.module))
+    plan = _plans.get(workload)
+    if plan is None:
+        plan = _plans[workload] = lower(run_passes(traced.module))
     return load(plan, target, traced.callables, options, traced.defaults)
 
 

@@ -180,6 +180,7 @@ class Flow {
     if (table_.add_edge(before, slot, num_edges_) == TaskTable::Edge::Added) num_edges_ += 1;
   }
   void find_conflicts(TaskRef task, u32 count);
+  void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task, u32 count);
   void find_boxes(TaskRef task);
   void choose_strips(const ScheduleConfig& config, u32 workers);
 
@@ -206,7 +207,7 @@ class Flow {
   TaskTable& table_;
   TileMap& tiles_;
   std::optional<FixedTensorMap> boxes_;  // where there are accesses that are not tiles
-  Cursor cursor_;
+  alignas(kCacheLine) Cursor cursor_;
   std::vector<Phase> open_;
   std::vector<Region> regions_;
   std::vector<u8> strips_;        // by site: the most tasks of one record
@@ -221,7 +222,7 @@ class Flow {
   u64 live_high_ = 0;
   u64 map_high_ = 0;
   u64 bounds_checked_ = 0;
-  alignas(64) std::atomic<bool> token_{false};
+  alignas(kCacheLine) std::atomic<bool> token_{false};
 };
 
 }  // namespace ptowsp

@@ -65,7 +65,8 @@ class Program {
   struct Pool {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<QueuedRun*> queue;  // the front one runs
+    std::condition_variable called;  // workers sleep here, where the end of a run wakes nobody
+    std::deque<QueuedRun*> queue;    // the front one runs
     std::vector<std::thread> threads;
     std::thread driver;
     Run* current = nullptr;

@@ -47,6 +47,11 @@ class Run {
     interrupt_user_ = user;
   }
 
+  // Called once, when there is something for workers other than 0 to do.
+  void set_crew(void (*call)(void* user), void* user) {
+    crew_ = call;
+    crew_user_ = user;
+  }
   // Comes before work(). `memory` is what end() of an earlier run returned, or null.
   void begin(std::unique_ptr<FlowMemory> memory);
   // Comes after all work(). Returns tables that the next run may use, or null.
@@ -87,7 +92,7 @@ class Run {
   enum class Mode : u8 { Inline, Split, Flow, Strict };
 
   // What belongs to one worker, on lines of its own.
-  struct alignas(64) Worker {
+  struct alignas(kCacheLine) Worker {
     TaskRunner runner;
     TraceRing trace;
     u64 tasks = 0;
@@ -111,7 +116,7 @@ class Run {
     std::atomic<u64> done{0};  // `tasks`, for others to read
     // Guards `own` and `place`. Their worker holds it except while it is inside a kernel and has
     // tasks to spare, so that a long task never keeps others from those behind it.
-    alignas(64) std::atomic<bool> closed{true};
+    alignas(kCacheLine) std::atomic<bool> closed{true};
     Error error;  // of the task being run; kept here because clearing one costs more than a task
     Worker(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 id, u64 capacity)
         : runner(plan, kernels, id), trace(capacity) {}
@@ -164,6 +169,10 @@ class Run {
   void check_stuck();
   u64 total_done() const;
   void fail_now(Error error);
+  void call_crew() {
+    if (crew_ == nullptr || crew_called_.load(std::memory_order_relaxed)) return;
+    if (!crew_called_.exchange(true, std::memory_order_relaxed)) crew_(crew_user_);
+  }
 
   // run.cpp: Strict
   void work_strict(u32 worker);
@@ -185,22 +194,26 @@ class Run {
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;
   std::chrono::steady_clock::time_point next_poll_{};  // worker 0 only
+  void (*crew_)(void* user) = nullptr;
+  void* crew_user_ = nullptr;
 
-  std::atomic<bool> stop_{false};    // no more tasks are started
-  std::atomic<i64> next_iteration_;  // Split: first iteration nobody has taken yet
-  std::atomic<u64> next_take_{0};    // traced inline tasks so far
-  // Flow:
+  // What workers look at for every task lies apart from what is written often.
+  alignas(kCacheLine) std::atomic<bool> stop_{false};  // no more tasks are started
+  std::atomic<bool> generated_all_{false};             // Flow
+  std::atomic<bool> started_{true};                    // Flow: the start policy has let go
+  std::atomic<bool> crew_called_{false};
   std::unique_ptr<Flow> flow_;
+  alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
+  std::atomic<u64> next_take_{0};                        // traced tasks so far
+  // Flow:
   ParkingLot lot_;
-  std::atomic<bool> generated_all_{false};
-  std::atomic<u64> made_{0};         // tasks generated so far
-  std::atomic<bool> started_{true};  // the start policy has let go
-  std::atomic<u32> resting_{0};      // workers that found nothing to do
-  std::vector<u64> ready_ticks_;     // by slot, if traced: when the task became ready
-  std::vector<u32> held_;            // token holder: ready tasks that the start policy holds
-  std::vector<u64> share_;           // token holder: tasks by worker at the last look
-  bool serial_ = false;              // token holder: tasks run one after the other anyway
-  u64 window_stalls_ = 0;            // token holder
+  std::atomic<u64> made_{0};      // tasks generated so far
+  std::atomic<u32> resting_{0};   // workers that found nothing to do
+  std::vector<u64> ready_ticks_;  // by slot, if traced: when the task became ready
+  std::vector<u32> held_;         // token holder: ready tasks that the start policy holds
+  std::vector<u64> share_;        // token holder: tasks by worker at the last look
+  bool serial_ = false;           // token holder: tasks run one after the other anyway
+  u64 window_stalls_ = 0;         // token holder
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
   u64 start_released_ = 0;

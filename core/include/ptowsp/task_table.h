@@ -79,8 +79,8 @@ class TaskTable {
         wide_(wide),
         count_(slots),
         stride_(stride(slots, levels, wide)),
-        free_(slots),
-        bytes_(static_cast<std::byte*>(std::aligned_alloc(64, rounded(slots * stride_)))) {
+        bytes_(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, rounded(slots * stride_)))),
+        free_(slots) {
     if (bytes_ == nullptr) throw std::bad_alloc();
   }
   bool fits(u32 slots, u32 levels, bool wide) const {
@@ -213,7 +213,7 @@ class TaskTable {
   void prefetch_successor(u32 slot) {
     const u32 node = edge_of((*this)[slot].list.load(std::memory_order_relaxed));
     if (node < in_place_nodes()) __builtin_prefetch(&(*this)[node / kPlaces], 1);
-    if (slot + 1 < used_) __builtin_prefetch(&(*this)[slot + 1], 1);
+    if (slot + 1 < count_) __builtin_prefetch(&(*this)[slot + 1], 1);
   }
   // The same for a task that the next one generated may wait for.
   void prefetch(TaskRef t) const { __builtin_prefetch(&(*this)[t.slot], 1); }
@@ -282,11 +282,11 @@ class TaskTable {
     constexpr u32 kLargeTable = 1u << 15;
     const std::size_t size = wide ? sizeof(Record) + levels * sizeof(i64)
                                   : offsetof(Record, loops) + levels * sizeof(i32);
-    const std::size_t unit = slots < kLargeTable ? 64 : 8;
+    const std::size_t unit = slots < kLargeTable ? kCacheLine : 8;
     return (size + unit - 1) / unit * unit;
   }
   static std::size_t rounded(std::size_t bytes) {
-    return (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64;
+    return (std::max<std::size_t>(bytes, 1) + kCacheLine - 1) / kCacheLine * kCacheLine;
   }
 
   // Nodes in place are numbered by slot; those of the side pool come after them.
@@ -336,21 +336,22 @@ class TaskTable {
   static constexpr u32 kChunk = 1u << 14;
   static constexpr u32 kChunks = 1u << 14;
 
+  // What all workers read is kept away from what the token holder writes.
   const u32 levels_;
   const bool wide_;
-  bool alone_ = false;
   const u32 count_;
   const std::size_t stride_;
+  const std::unique_ptr<std::byte[], FreeDeleter> bytes_;
+  const std::unique_ptr<std::unique_ptr<SideNode[]>[]> chunks_{
+      new std::unique_ptr<SideNode[]>[kChunks]};
+  alignas(kCacheLine) SlotSet free_;
   u32 side_used_ = 0;
   u32 side_free_ = kNil;
   u32 made_ = 0;  // records that exist
   u32 used_ = 0;
   u32 last_ = 0;  // the slot handed out last
-  SlotSet free_;
-  const std::unique_ptr<std::byte[], FreeDeleter> bytes_;
-  const std::unique_ptr<std::unique_ptr<SideNode[]>[]> chunks_{
-      new std::unique_ptr<SideNode[]>[kChunks]};
-  alignas(64) std::atomic<u32> freed_{kNil};
+  bool alone_ = false;
+  alignas(kCacheLine) std::atomic<u32> freed_{kNil};
 };
 
 }  // namespace ptowsp

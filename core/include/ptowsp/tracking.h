@@ -3,13 +3,17 @@
 //   not at all  nothing in the plan writes the memory behind it, or no two tasks ever touch the
 //   same
 //               tile of it
-//   tile        all accesses of its tensor are equal, aligned tiles: a tile number says everything
+//   tile        all accesses of its tensor consist of a few tiles of one grid, the coarsest that
+//               fits them all: tile numbers say everything. A row and a column of a tensor are such
+//               accesses, and so are windows that overlap in part.
+//               Where only equal regions match, an access must be one tile.
 //   box         anything else: regions are compared
 #pragma once
 
 #include <vector>
 
 #include "ptowsp/bind.h"
+#include "ptowsp/overlap.h"
 
 namespace ptowsp {
 
@@ -19,11 +23,13 @@ struct TrackedAccess {
   bool tile = false;
   bool affine = false;  // the tile number is affine; else it is made from the region
   u32 form = 0;         // affine: where its base and coefficients are
+  u32 deltas = 0;       // tile: where the distances of its tiles from the first one are
+  u32 num_tiles = 1;
 };
 
 class Tracking {
  public:
-  explicit Tracking(const BoundPlan& plan);
+  Tracking(const BoundPlan& plan, Matching matching);
 
   const std::vector<TrackedAccess>& site(u32 s) const { return sites_[s]; }
   // The tile number of an affine access below that many loops.
@@ -33,6 +39,8 @@ class Tracking {
     each_level(level, [&](u32 l) { v += form[1 + l] * loops[l]; });
     return static_cast<u64>(v);
   }
+  // Distances of an access's tiles from its first one, num_tiles of them; the first is 0.
+  const i64* deltas(const TrackedAccess& a) const { return &deltas_[a.deltas]; }
   // How far the tile number of an affine access moves with the innermost of `level` loops.
   i64 step(const TrackedAccess& a, u32 level) const {
     return level > 0 ? forms_[a.form + level] : 0;
@@ -43,7 +51,7 @@ class Tracking {
   u64 numbers() const { return numbers_; }        // all tile numbers are smaller
   bool any_box() const { return any_box_; }
 
-  // The tile number of a region, for tile accesses that are not affine.
+  // The number of a region's first tile, for tile accesses that are not affine.
   u64 tile_of(const Region& r) const;
 
  private:
@@ -57,20 +65,24 @@ class Tracking {
     i64 stride[kMaxRank] = {};  // of tile numbers
   };
 
-  bool fits(u32 access, const BoundTensor& tensor, Tiling* tiling, bool first) const;
+  bool refine(u32 access, Tiling* tiling, bool first) const;
+  bool fits(u32 access, const Tiling& tiling) const;
   void find_tilings();
   void number_tiles();
   bool is_tracked(const BoundSite& site, u32 access) const;
   void add_site(u32 s);
   bool make_number(const BoundAccess& a, const Tiling& t, Affine* out) const;
+  void make_deltas(const BoundAccess& a, const Tiling& t, TrackedAccess* out);
   bool touched_once(const BoundSite& site, const Affine& number) const;
 
   const BoundPlan& plan_;
+  const i64 most_in_one_;        // tiles of one access
   std::vector<u8> written_;      // by storage
   std::vector<u32> uses_;        // by storage: accesses of all sites
   std::vector<Tiling> tilings_;  // by geometry (a TENSOR index)
   std::vector<std::vector<TrackedAccess>> sites_;
   std::vector<i64> forms_;  // of each affine access: base, then a coefficient per level
+  std::vector<i64> deltas_;
   std::vector<u8> needs_regions_;
   u64 numbers_ = 0;
   u32 most_tiles_ = 0;

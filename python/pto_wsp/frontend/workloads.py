@@ -43,7 +43,7 @@ class _Once:
             return self._value
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
 class Workload:
     """A workload with its arguments and its schedule. Immutable: scheduling gives a new value."""
 

@@ -18,9 +18,10 @@ from pto_wsp.srcloc import SrcLoc
 Value = int | npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Bound:
-    """What one symbol is bound to for one run."""
+    """What one symbol is bound to for one run. Never changed once it is made; not frozen, because
+    eight of them are made for a call that may last ten microseconds."""
 
     symbol: int
     value: Value
@@ -35,20 +36,32 @@ class Binder:
         self._symbols = plan.records(Symbol)
         self._names = [plan.string(s.name) for s in self._symbols]
         self._index = {name: i for i, name in enumerate(self._names)}
-        self.current: dict[str, Value] = {}
+        # By symbol: the dtype and rank of an array, or nothing for a number.
+        self._arrays = [
+            (DType(s.dtype).numpy, s.rank)
+            if s.kind in (SymbolKind.ARRAY, SymbolKind.TENSOR)
+            else None
+            for s in self._symbols
+        ]
+        self._current: list[Bound | None] = [None] * len(self._symbols)
         for name, value in defaults.items():
             if name in self._index:
-                self.current[name] = self._accept(self._index[name], value)
+                self._current[self._index[name]] = self._accept(self._index[name], value)
         constants = plan.records(Const)
         for i, symbol in enumerate(self._symbols):
-            name = self._names[i]
-            if name not in self.current and symbol.default_value < len(constants):
+            if self._current[i] is None and symbol.default_value < len(constants):
                 bits = constants[symbol.default_value].bits
-                self.current[name] = bits - (bits >> 63 << 64)
+                self._current[i] = Bound(i, bits - (bits >> 63 << 64))
+
+    @property
+    def current(self) -> dict[str, Value]:
+        """What each name is bound to when a run names nothing else."""
+        named = zip(self._names, self._current, strict=True)
+        return {name: bound.value for name, bound in named if bound is not None}
 
     def bind(self, values: Mapping[str, object]) -> tuple[Bound, ...]:
         """One Bound per symbol, in table order; names not given have their current values."""
-        accepted: dict[str, Value] = {}
+        merged = list(self._current)
         for name, value in values.items():
             index = self._index.get(name)
             if index is None:
@@ -57,29 +70,34 @@ class Binder:
                     why=f"it binds {', '.join(self._names) or 'nothing'}",
                     fix="names fixed at compile time (Dense[...], Python ints) cannot be rebound",
                 )
-            accepted[name] = self._accept(index, value)
-        merged = {**self.current, **accepted}
-        for i, name in enumerate(self._names):
-            if name not in merged:
-                raise ExecutionError(
-                    f"nothing is bound to {name!r}",
-                    loc=self._loc(i),
-                    fix=f"pass it to execute({name}=...)",
-                )
-        return tuple(self._bound(i, merged[name]) for i, name in enumerate(self._names))
+            merged[index] = self._accept(index, value)
+        if None in merged:
+            missing = merged.index(None)
+            raise ExecutionError(
+                f"nothing is bound to {self._names[missing]!r}",
+                loc=self._loc(missing),
+                fix=f"pass it to execute({self._names[missing]}=...)",
+            )
+        return cast("tuple[Bound, ...]", tuple(merged))
 
     def keep(self, bound: tuple[Bound, ...]) -> None:
         """Makes these the current values, for later runs."""
-        self.current = {name: each.value for name, each in zip(self._names, bound, strict=True)}
+        self._current = list(bound)
 
-    def _bound(self, index: int, value: Value) -> Bound:
-        read_only = isinstance(value, np.ndarray) and not value.flags.writeable
-        return Bound(index, value, read_only)
+    def _accept(self, index: int, value: object) -> Bound:
+        array = self._arrays[index]
+        if array is None:
+            return Bound(index, self._accept_number(index, value))
+        # What nearly everybody passes, without the detours of _accept_array.
+        if type(value) is np.ndarray and value.dtype is array[0] and value.ndim == array[1]:
+            flags = value.flags
+            if flags.c_contiguous:
+                return Bound(index, value, not flags.writeable)
+        found = self._accept_array(index, self._symbols[index], value)
+        return Bound(index, found, not found.flags.writeable)
 
-    def _accept(self, index: int, value: object) -> Value:
+    def _accept_number(self, index: int, value: object) -> int:
         symbol = self._symbols[index]
-        if symbol.kind in (SymbolKind.ARRAY, SymbolKind.TENSOR):
-            return self._accept_array(index, symbol, value)
         number = _integer(value)
         if number is None:
             raise self._mismatch(index, f"an integer, not {type(value).__name__}")

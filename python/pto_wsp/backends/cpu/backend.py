@@ -18,7 +18,7 @@ from pto_wsp.config import NUM_THREADS
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
-from pto_wsp.plan import NONE, Plan, Site, Status
+from pto_wsp.plan import NONE, Plan, Site, Status, Symbol
 from pto_wsp.runtime.bindings import Bound
 from pto_wsp.runtime.engine import Generated
 from pto_wsp.runtime.stats import Stats
@@ -33,6 +33,12 @@ _EVENT = np.dtype(
     + [(name, np.uint32) for name in ("site", "worker", "stream", "pool", "stolen", "num_loops")]
     + [("indices", np.int64, (16,))]
 )
+
+_WITHOUT_BUFFER = {int(DType.BF16)}  # NumPy exports no buffer of these
+
+# What the core takes for a symbol: symbol, dtype, number or array, read_only.
+_Binding = tuple[int, int, object, bool]
+_NOTHING: _Binding = (NONE, NONE, 0, False)
 
 _engines: weakref.WeakSet[CpuEngine] = weakref.WeakSet()
 
@@ -67,6 +73,9 @@ class CpuEngine:
         self.workers = workers
         self._kernels = kernels  # keeps shared libraries loaded
         self._native: _core.NativeProgram | None = _load(plan, workers, seed)
+        self._dtypes = [int(symbol.dtype) for symbol in plan.records(Symbol)]
+        self._bound: tuple[Bound, ...] = ()  # of the last run, and as the core takes them
+        self._bindings: list[_Binding] = []
         for index, kernel in enumerate(kernels):
             if isinstance(kernel, PythonKernel):
                 dispatch = make_dispatch(plan, index, kernel.fn)
@@ -76,18 +85,40 @@ class CpuEngine:
         _engines.add(self)
 
     def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> CpuRun:
-        run, error = self.native.start([_to_native(b) for b in bindings], asynchronous)
+        run, error = self.native.start(self._to_native(bindings), asynchronous)
         if run is None:
             raise _failure(error).to_exception(self.plan)
         return CpuRun(self, run, bindings)
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
-        tasks, lane0, lane1, error = self.native.generate([_to_native(b) for b in bindings])
+        tasks, lane0, lane1, error = self.native.generate(self._to_native(bindings))
         if error is not None:
             raise Failure.of(error).to_exception(self.plan)
         return Generated(tasks, (lane0, lane1))
 
+    def _to_native(self, bindings: tuple[Bound, ...]) -> list[_Binding]:
+        """One tuple per binding; those of the run before are used again where nothing changed."""
+        before, known = self._bound, self._bindings
+        if before is not bindings:
+            if len(before) != len(bindings):
+                before, known = (None,) * len(bindings), [_NOTHING] * len(bindings)
+            known = [
+                old_native if b is old else self._native_binding(b)
+                for b, old, old_native in zip(bindings, before, known, strict=True)
+            ]
+            self._bound, self._bindings = bindings, known
+        return known
+
+    def _native_binding(self, bound: Bound) -> _Binding:
+        dtype = self._dtypes[bound.symbol]
+        value = bound.value
+        if dtype in _WITHOUT_BUFFER and not isinstance(value, int):
+            strides = tuple(s // value.itemsize for s in value.strides)
+            value = value.__array_interface__["data"][0], value.shape, strides
+        return bound.symbol, dtype, value, bound.read_only
+
     def close(self) -> None:
+        self._bound, self._bindings = (), []
         if self._native is not None:
             self._native.close()
             self._native = None
@@ -186,19 +217,6 @@ def _workers(num_threads: object) -> int:
     if not 0 <= num_threads <= _MAX_WORKERS:
         raise CompileError(f"num_threads must be 0 (choose) to {_MAX_WORKERS}, not {num_threads}")
     return num_threads or NUM_THREADS.get() or os.cpu_count() or 1
-
-
-def _to_native(
-    bound: Bound,
-) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], bool]:
-    value = bound.value
-    if isinstance(value, int):
-        return bound.symbol, NONE, value, 0, (), (), False
-    item = value.itemsize
-    address = value.__array_interface__["data"][0]
-    strides = tuple(s // item for s in value.strides)
-    dtype = DType.of(value.dtype)
-    return bound.symbol, dtype, 0, address, value.shape, strides, bound.read_only
 
 
 def _after_fork() -> None:
