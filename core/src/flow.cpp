@@ -14,33 +14,43 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
       tiles_(memory_->tiles),
       cursor_(Cursor::at_entry(plan, 0)),
       regions_(kMaxTensorArgs) {
-  choose_strips(config, workers);
+  make_makers(config, workers);
   if (!tracking_.any_box()) return;
   boxes_.emplace(&plan, config.matching);
   box_entries_.assign(table_.capacity(), kNoSlot);
   tags_.assign(table_.capacity(), 0);
 }
 
+void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
+  for (u32 s = 0; s < plan_.sites().size(); ++s) {
+    const auto& accesses = tracking_.site(s);
+    SiteMaker maker;
+    maker.level = plan_.sites()[s].level;
+    maker.entries = tracking_.entries(s);
+    maker.strip = longest_strip(s, config, workers);
+    maker.needs_regions = tracking_.needs_regions(s);
+    maker.begin = accesses.data();
+    maker.end = accesses.data() + accesses.size();
+    makers_.push_back(maker);
+  }
+}
+
 // Where the order is open, tasks that follow each other in a leaf loop may share a record and run
 // one after the other: a strip. Strips are short, and only where there are so many tasks that those
 // of one strip are not missed as parallelism.
-void Flow::choose_strips(const ScheduleConfig& config, u32 workers) {
+u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const {
   constexpr i64 kMost = 8;
-  strips_.assign(plan_.sites().size(), 1);
-  if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return;
-  for (u32 s = 0; s < strips_.size(); ++s) {
-    const BoundSite& site = plan_.sites()[s];
-    if (!site.simple || tracking_.needs_regions(s)) continue;
-    i64 tasks = 1;
-    for (u32 l = 0; l < site.level; ++l) {
-      // Unknown counts as many; the product is kept small.
-      tasks = std::min<i64>(tasks, 1 << 24) * (std::min<i64>(site.reach[l], 1 << 24) + 1);
-      if (site.reach[l] < 0) tasks = 1 << 24;
-    }
-    const i64 enough =
-        std::min<i64>(tasks / (i64{32} * workers * workers), window_ / (8 * workers));
-    strips_[s] = static_cast<u8>(std::clamp<i64>(enough, 1, kMost));
+  if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return 1;
+  const BoundSite& site = plan_.sites()[s];
+  if (!site.simple || tracking_.needs_regions(s)) return 1;
+  i64 tasks = 1;
+  for (u32 l = 0; l < site.level; ++l) {
+    // Unknown counts as many; the product is kept small.
+    tasks = std::min<i64>(tasks, 1 << 24) * (std::min<i64>(site.reach[l], 1 << 24) + 1);
+    if (site.reach[l] < 0) tasks = 1 << 24;
   }
+  const i64 enough = std::min<i64>(tasks / (i64{32} * workers * workers), window_ / (8 * workers));
+  return static_cast<u32>(std::clamp<i64>(enough, 1, kMost));
 }
 
 bool Flow::at_leaf() const {
@@ -51,10 +61,10 @@ bool Flow::at_leaf() const {
 }
 
 // How many tasks the record for the cursor's task gets.
-u32 Flow::strip_length() const {
-  const u32 most = strips_[cursor_.site];
-  if (most == 1 || !in_leaf_) return 1;
-  return static_cast<u32>(std::min<i64>(cursor_.leaf_left(), std::min(most, window_ - live_)));
+u32 Flow::strip_length(const SiteMaker& maker) const {
+  if (maker.strip == 1 || !in_leaf_) return 1;
+  const u32 room = std::min(maker.strip, window_ - live_);
+  return static_cast<u32>(std::min<i64>(cursor_.leaf_left(), room));
 }
 
 std::unique_ptr<FlowMemory> Flow::fitting(std::unique_ptr<FlowMemory> memory, const BoundPlan& plan,
@@ -119,23 +129,23 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
 Flow::Made Flow::submit(u32* slot, bool* is_ready, Error* error) {
   if (live_ >= window_) return Made::Full;
   const u32 site = cursor_.site;
-  const BoundSite& bound = plan_.sites()[site];
-  if (tracking_.needs_regions(site) && !check_regions(site, error)) return Made::Failed;
+  const SiteMaker& maker = makers_[site];
+  if (maker.needs_regions && !check_regions(site, error)) return Made::Failed;
   const u32 needed = 1 + static_cast<u32>(open_.size());  // itself and a join per phase
   if (table_.available() < needed) collect();
   if (table_.available() < needed) return Made::Full;
   const TaskRef task = table_.acquire();
-  const u32 count = strip_length();
+  const u32 count = strip_length(maker);
   live_ += count;
-  live_high_ = std::max<u64>(live_high_, live_);
+  entries_ += u64{count} * maker.entries;
   TaskTable::Record& r = table_[task.slot];
   r.site = site & kJoinSite;
   r.count = count & 0xFF;
   r.task_id = cursor_.task_id;
-  table_.set_loops(task.slot, cursor_.loops, bound.level);
+  table_.set_loops(task.slot, cursor_.loops, maker.level);
   num_edges_ = 0;
   if (!open_.empty()) enter_phase(task);
-  find_conflicts(task, count);
+  find_conflicts(maker, task, count);
   if (boxes_) find_boxes(task);
   if (count > 1) cursor_.leaf_skip(count);
   edges_ += num_edges_;
@@ -155,11 +165,12 @@ bool Flow::check_regions(u32 site, Error* error) {
   return true;
 }
 
-void Flow::find_conflicts(TaskRef task, u32 count) {
+void Flow::find_conflicts(const SiteMaker& maker, TaskRef task, u32 count) {
   constexpr i64 kAhead = 6;
   const auto before = [&](TaskRef t) { depend(t, task.slot); };
-  const u32 level = plan_.sites()[cursor_.site].level;
-  for (const TrackedAccess& a : tracking_.site(cursor_.site)) {
+  const u32 level = maker.level;
+  for (const TrackedAccess* at = maker.begin; at != maker.end; ++at) {
+    const TrackedAccess& a = *at;
     if (!a.tile) continue;
     u64 number = a.affine ? tracking_.number(a, cursor_.loops, level)
                           : tracking_.tile_of(regions_[a.argument]);

@@ -108,6 +108,7 @@ void Run::share(Worker* me) {
   const u32 count = std::min((me->own->size() + 1) / 2, kMost);
   for (u32 i = 0; i < count; ++i) me->deque->push(me->own->take_last(me->place));
   lot_.notify_one();
+  call_crew();
 }
 
 void Run::keep(Worker* me, u32 slot) {
@@ -159,6 +160,14 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
   table.prefetch_successor(slot);
   i64 loops[kMaxLoops];
   table.get_loops(slot, loops, level);
+  if (r.count == 1 && !traced_) {
+    if (!me.runner.run(r.site, loops, r.task_id, &me.error)) {
+      fail_now(std::move(me.error));
+      return false;
+    }
+    me.tasks += 1;
+    return pace(worker, 1);
+  }
   for (u32 done = 0; done < r.count;) {
     const u32 count = traced_ ? 1 : std::min<u32>(r.count - done, me.budget);
     const u64 task_id = r.task_id + done;
@@ -172,11 +181,8 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
       event.stolen = stolen ? 1 : 0;
       ok = run_traced(worker, &event, loops, &me.error);
       me.tasks += ok ? 1 : 0;
-    } else if (count > 1) {
-      ok = me.runner.run_leaf(r.site, loops, task_id, count, &me.tasks, &me.error);
     } else {
-      ok = me.runner.run(r.site, loops, task_id, &me.error);
-      me.tasks += ok ? 1 : 0;
+      ok = me.runner.run_leaf(r.site, loops, task_id, count, &me.tasks, &me.error);
     }
     if (!ok) fail_now(std::move(me.error));
     if (!ok || !pace(worker, count)) return false;
@@ -187,10 +193,12 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
 }
 
 void Run::end_slot(u32 worker, u32 slot) {
-  const bool sealed = generated_all_.load(std::memory_order_acquire);
-  flow_->finish(
-      slot, sealed, [&](u32 ready) { make_ready(worker, ready); },
-      [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
+  const auto ready = [&](u32 next) { make_ready(worker, next); };
+  if (generated_all_.load(std::memory_order_acquire)) {
+    flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
+  } else {
+    flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
+  }
 }
 
 // Ended slots go back in batches: the list they go to is shared.

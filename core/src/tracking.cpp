@@ -25,6 +25,7 @@ Tracking::Tracking(const BoundPlan& plan, Matching matching)
   number_tiles();
   sites_.resize(plan.sites().size());
   needs_regions_.resize(plan.sites().size());
+  entries_.resize(plan.sites().size());
   for (u32 s = 0; s < sites_.size(); ++s) add_site(s);
 }
 
@@ -156,6 +157,7 @@ void Tracking::add_site(u32 s) {
     }
     if (out.tile) make_deltas(a, tilings_[t.geometry], &out);
     tiles += out.tile ? out.num_tiles : 0;
+    entries_[s] += out.tile ? out.num_tiles : 1;
     if (!out.affine) needs_regions_[s] = 1;
     any_box_ = any_box_ || !out.tile;
     sites_[s].push_back(out);

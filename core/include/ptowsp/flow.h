@@ -87,8 +87,14 @@ class Flow {
 
   // Takes back slots of ended tasks.
   void collect() {
-    table_.collect([this](u32 slot) { live_ -= table_[slot].count; });
-    map_high_ = std::max<u64>(map_high_, tiles_.in_use() + (boxes_ ? boxes_->live() : 0));
+    live_high_ = live_high();
+    map_high_ = map_high();
+    table_.collect([this](u32 slot) {
+      const TaskTable::Record& r = table_[slot];
+      if (r.count == 0) return;  // a join
+      live_ -= r.count;
+      entries_ -= r.count * tracking_.entries(r.site);
+    });
   }
   // The next task as a record. `ready(slot)` and `freed(slot)` are called for what a phase that
   // ended on the way released.
@@ -148,8 +154,9 @@ class Flow {
   u64 made() const { return cursor_.next_task - (pending_ ? 1 : 0); }
   u64 edges() const { return edges_; }
   u64 phases() const { return phases_; }
-  u64 live_high() const { return live_high_; }
-  u64 map_high() const { return map_high_; }
+  // Both grow until the next collect().
+  u64 live_high() const { return std::max<u64>(live_high_, live_); }
+  u64 map_high() const { return std::max(map_high_, entries_); }
   u64 bounds_checked() const { return bounds_checked_; }
   std::size_t bytes() const {
     return table_.bytes() + tiles_.bytes() + (boxes_ ? boxes_->bytes() : 0);
@@ -169,9 +176,19 @@ class Flow {
     explicit Phase(TaskRef g) : gate(g) {}
   };
 
+  // What making a task of one site needs to know, close together.
+  struct SiteMaker {
+    u32 level = 0;
+    u32 entries = 0;  // in the tensor maps
+    u32 strip = 1;    // the most tasks of one record
+    bool needs_regions = false;
+    const TrackedAccess* begin = nullptr;
+    const TrackedAccess* end = nullptr;
+  };
+
   Made submit(u32* slot, bool* is_ready, Error* error);
   bool at_leaf() const;
-  u32 strip_length() const;
+  u32 strip_length(const SiteMaker& maker) const;
   bool check_regions(u32 site, Error* error);
   void enter_phase(TaskRef task);
   void make_join(std::size_t phase);
@@ -179,10 +196,11 @@ class Flow {
     if (!before.any() || before.slot == slot) return;
     if (table_.add_edge(before, slot, num_edges_) == TaskTable::Edge::Added) num_edges_ += 1;
   }
-  void find_conflicts(TaskRef task, u32 count);
+  void find_conflicts(const SiteMaker& maker, TaskRef task, u32 count);
   void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task, u32 count);
   void find_boxes(TaskRef task);
-  void choose_strips(const ScheduleConfig& config, u32 workers);
+  void make_makers(const ScheduleConfig& config, u32 workers);
+  u32 longest_strip(u32 site, const ScheduleConfig& config, u32 workers) const;
 
   template <class Ready, class Freed>
   void close_phase(Ready ready, Freed freed) {
@@ -210,16 +228,17 @@ class Flow {
   alignas(kCacheLine) Cursor cursor_;
   std::vector<Phase> open_;
   std::vector<Region> regions_;
-  std::vector<u8> strips_;        // by site: the most tasks of one record
-  std::vector<u32> box_entries_;  // by slot
-  std::vector<u32> tags_;         // by slot: of the last user that is in boxes_
-  u32 num_edges_ = 0;             // of the task being made
-  bool in_leaf_ = false;          // the cursor's last task is in a parallel leaf loop
-  bool pending_ = false;          // the cursor stands at a task that has no record yet
+  std::vector<SiteMaker> makers_;  // by site
+  std::vector<u32> box_entries_;   // by slot
+  std::vector<u32> tags_;          // by slot: of the last user that is in boxes_
+  u32 num_edges_ = 0;              // of the task being made
+  bool in_leaf_ = false;           // the cursor's last task is in a parallel leaf loop
+  bool pending_ = false;           // the cursor stands at a task that has no record yet
   u32 live_ = 0;
   u64 edges_ = 0;
   u64 phases_ = 0;
   u64 live_high_ = 0;
+  u64 entries_ = 0;  // of live tasks in the tensor maps
   u64 map_high_ = 0;
   u64 bounds_checked_ = 0;
   alignas(kCacheLine) std::atomic<bool> token_{false};

@@ -51,6 +51,7 @@ struct FreeDeleter {
 class TaskTable {
  public:
   static constexpr u32 kInPlace = 3;      // edges inside a record
+  static constexpr u32 kAhead = 4;        // a few short tasks last as long as fetching a line
   static constexpr u32 kBias = 1u << 24;  // fan-in while the task is being made
 
   // The loop indices begin at `loops`, as 32-bit numbers where that is enough.
@@ -208,12 +209,12 @@ class TaskTable {
 
   // --- any worker ---
 
-  // Brings closer, while the task runs, the record of a successor and the one that was generated
-  // next: they are likely to be touched soon.
+  // Brings closer, while the task runs, the record of a successor and one that was generated a
+  // little later: they are likely to be touched soon.
   void prefetch_successor(u32 slot) {
     const u32 node = edge_of((*this)[slot].list.load(std::memory_order_relaxed));
     if (node < in_place_nodes()) __builtin_prefetch(&(*this)[node / kPlaces], 1);
-    if (slot + 1 < count_) __builtin_prefetch(&(*this)[slot + 1], 1);
+    if (slot + kAhead < count_) __builtin_prefetch(&(*this)[slot + kAhead], 1);
   }
   // The same for a task that the next one generated may wait for.
   void prefetch(TaskRef t) const { __builtin_prefetch(&(*this)[t.slot], 1); }

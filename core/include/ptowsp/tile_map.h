@@ -82,8 +82,6 @@ class TileMap {
     if (direct_ && tile < numbers_) table_->prefetch(cell_[tile].writer);
   }
 
-  // Cells and list nodes in use; what has ended and was not met again is among them.
-  u64 in_use() const { return used_cells_ + used_nodes_; }
   std::size_t bytes() const {
     const std::size_t cell = sizeof(Cell) + (direct_ ? 0 : sizeof(u64));
     return cells_ * cell * (spare_cell_ != nullptr ? 2 : 1) + nodes_.size() * sizeof(Node);
@@ -97,8 +95,6 @@ class TileMap {
     TaskRef writer;
     TaskRef first;   // reader
     TaskRef second;  // reader, or a list of them
-
-    bool empty() const { return !writer.any() && !first.any() && !second.any(); }
   };
   struct Node {
     TaskRef reader;
@@ -116,10 +112,7 @@ class TileMap {
   }
 
   u32 find(u64 tile) {
-    if (direct_) {
-      used_cells_ += cell_[tile].empty() ? 1u : 0u;
-      return static_cast<u32>(tile);
-    }
+    if (direct_) return static_cast<u32>(tile);
     const u64 mask = cells_ - 1;
     for (u64 c = home(tile);; c = (c + 1) & mask) {
       if (key_[c] == tile + 1) return static_cast<u32>(c);

@@ -45,6 +45,8 @@ class Tracking {
   i64 step(const TrackedAccess& a, u32 level) const {
     return level > 0 ? forms_[a.form + level] : 0;
   }
+  // Entries of one task of the site in the maps.
+  u32 entries(u32 s) const { return entries_[s]; }
   // Whether the site's regions are needed to submit a task: to check bounds, or to compare boxes.
   bool needs_regions(u32 s) const { return needs_regions_[s] != 0; }
   u32 most_tiles() const { return most_tiles_; }  // tile accesses of one site
@@ -84,6 +86,7 @@ class Tracking {
   std::vector<i64> forms_;  // of each affine access: base, then a coefficient per level
   std::vector<i64> deltas_;
   std::vector<u8> needs_regions_;
+  std::vector<u32> entries_;
   u64 numbers_ = 0;
   u32 most_tiles_ = 0;
   bool any_box_ = false;
