@@ -260,8 +260,11 @@ void Flow::make_join(std::size_t phase) {
 
 std::string Flow::waiting_report() {
   constexpr u32 kMostLines = 20;
-  std::string text = "nothing can run: " + std::to_string(live_) + " tasks wait, window " +
-                     std::to_string(live_) + " of " + std::to_string(window_);
+  const auto alive = [this](u32 s) { return !table_.ended(table_.ref(s)); };
+  u32 tasks = 0;
+  for (u32 s = 0; s < table_.used(); ++s) tasks += alive(s) ? table_[s].count : 0;
+  std::string text = "nothing can run: " + std::to_string(tasks) + " tasks wait, window " +
+                     std::to_string(tasks) + " of " + std::to_string(window_);
   std::vector<std::string> waits(table_.capacity());
   const auto name = [this](u32 s) {
     if (table_[s].site == kJoinSite) return std::string("the phase before it");
@@ -269,7 +272,6 @@ std::string Flow::waiting_report() {
     table_.get_loops(s, loops, plan_.sites()[table_[s].site].level);
     return describe_task(plan_, table_[s].site, table_[s].task_id, loops);
   };
-  const auto alive = [this](u32 s) { return !table_.ended(table_.ref(s)); };
   for (u32 s = 0; s < table_.used(); ++s) {
     if (!alive(s)) continue;
     table_.each_successor(s, [&](u32 next) { waits[next] += "\n    " + name(s); });
