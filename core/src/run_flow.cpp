@@ -229,6 +229,7 @@ bool Run::generate_burst(u32 worker) {
   } else {
     generate_locked(worker);
   }
+  if (worker == 0) poll_interrupt();
   made_.store(flow_->made(), std::memory_order_release);
   const bool progress = flow_->made() != before;
   flow_->unlock();
@@ -241,7 +242,9 @@ void Run::generate_locked(u32 worker) {
   const auto ready = [&](u32 slot) { make_ready(worker, slot); };
   const auto freed = [&](u32 slot) { free_slot(&me, slot); };
   Error error;
-  for (u32 n = 0; n < kBurst; ++n) {
+  // Before the start nobody waits for what is made.
+  const u32 burst = started_.load(std::memory_order_relaxed) ? kBurst : 64 * kBurst;
+  for (u32 n = 0; n < burst; ++n) {
     u32 slot = kNil;
     bool is_ready = false;
     const Flow::Made made = flow_->make(&slot, &is_ready, ready, freed, &error);

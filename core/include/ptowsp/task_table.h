@@ -28,6 +28,7 @@
 #include <memory>
 #include <new>
 
+#include "ptowsp/huge_pages.h"
 #include "ptowsp/plan.h"
 #include "ptowsp/slot_set.h"
 
@@ -51,7 +52,7 @@ struct FreeDeleter {
 class TaskTable {
  public:
   static constexpr u32 kInPlace = 3;      // edges inside a record
-  static constexpr u32 kAhead = 4;        // a few short tasks last as long as fetching a line
+  static constexpr u32 kAhead = 8;        // a few short tasks last as long as fetching a line
   static constexpr u32 kBias = 1u << 24;  // fan-in while the task is being made
 
   // The loop indices begin at `loops`, as 32-bit numbers where that is enough.
@@ -83,6 +84,7 @@ class TaskTable {
         bytes_(static_cast<std::byte*>(std::aligned_alloc(kCacheLine, rounded(slots * stride_)))),
         free_(slots) {
     if (bytes_ == nullptr) throw std::bad_alloc();
+    prefer_huge_pages(bytes_.get(), slots * stride_);
   }
   bool fits(u32 slots, u32 levels, bool wide) const {
     return count_ == slots && levels_ == levels && wide_ == wide;

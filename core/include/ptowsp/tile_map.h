@@ -108,6 +108,7 @@ class TileMap {
   static Zeroed<T> zeroed(u64 count) {
     void* p = std::calloc(std::max<u64>(count, 1), sizeof(T));
     if (p == nullptr) throw std::bad_alloc();
+    prefer_huge_pages(p, count * sizeof(T));
     return Zeroed<T>(static_cast<T*>(p));
   }
 
