@@ -83,12 +83,12 @@ void Program::start(QueuedRun* run) {
 void Program::run_front(QueuedRun* run) {
   Pool& pool = *pool_;
   run->run->begin(std::move(pool.memory));
+  run->run->set_crew([](void* user) { static_cast<Pool*>(user)->called.notify_all(); }, &pool);
   {
     std::unique_lock lock(pool.mutex);
     pool.current = run->run.get();
     pool.epoch += 1;
   }
-  run->run->set_crew([](void* user) { static_cast<Pool*>(user)->called.notify_all(); }, &pool);
   run->run->work(0);
   std::unique_lock lock(pool.mutex);
   pool.current = nullptr;  // whoever has not come yet need not come any more
