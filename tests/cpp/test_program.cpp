@@ -242,6 +242,18 @@ TEST(directives_that_cannot_be_enforced_are_refused) {
   }
 }
 
+TEST(symbols_and_kernels_are_found_by_name) {
+  Wavefront w;
+  const auto bytes = w.maker.bytes();
+  ptowsp_error error{};
+  ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
+  CHECK_EQ(ptowsp_plan_symbol(plan, "cols"), w.cols);
+  CHECK_EQ(ptowsp_plan_kernel(plan, "cell"), 0u);
+  CHECK_EQ(ptowsp_plan_symbol(plan, "cell"), PTOWSP_NONE);
+  CHECK_EQ(ptowsp_plan_kernel(plan, "cols"), PTOWSP_NONE);
+  ptowsp_plan_free(plan);
+}
+
 // While the first task runs, the last one gets a predecessor that does not exist.
 TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
   static std::atomic<Run*> planted{nullptr};
