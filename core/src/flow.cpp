@@ -60,13 +60,6 @@ bool Flow::at_leaf() const {
          static_cast<Op>(plan_.code()[opener].opcode) == Op::PARALLEL_FOR;
 }
 
-// How many tasks the record for the cursor's task gets.
-u32 Flow::strip_length(const SiteMaker& maker) const {
-  if (maker.strip == 1 || !in_leaf_) return 1;
-  const u32 room = std::min(maker.strip, window_ - live_);
-  return static_cast<u32>(std::min<i64>(cursor_.leaf_left(), room));
-}
-
 std::unique_ptr<FlowMemory> Flow::fitting(std::unique_ptr<FlowMemory> memory, const BoundPlan& plan,
                                           const Tracking& tracking, u32 window) {
   u32 levels = 1;
@@ -126,34 +119,6 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
   return most;
 }
 
-Flow::Made Flow::submit(u32* slot, bool* is_ready, Error* error) {
-  if (live_ >= window_) return Made::Full;
-  const u32 site = cursor_.site;
-  const SiteMaker& maker = makers_[site];
-  if (maker.needs_regions && !check_regions(site, error)) return Made::Failed;
-  const u32 needed = 1 + static_cast<u32>(open_.size());  // itself and a join per phase
-  if (table_.available() < needed) collect();
-  if (table_.available() < needed) return Made::Full;
-  const TaskRef task = table_.acquire();
-  const u32 count = strip_length(maker);
-  live_ += count;
-  entries_ += u64{count} * maker.entries;
-  TaskTable::Record& r = table_[task.slot];
-  r.site = site & kJoinSite;
-  r.count = count & 0xFF;
-  r.task_id = cursor_.task_id;
-  table_.set_loops(task.slot, cursor_.loops, maker.level);
-  num_edges_ = 0;
-  if (!open_.empty()) enter_phase(task);
-  find_conflicts(maker, task, count);
-  if (boxes_) find_boxes(task);
-  if (count > 1) cursor_.leaf_skip(count);
-  edges_ += num_edges_;
-  *slot = task.slot;
-  *is_ready = table_.publish(task.slot, num_edges_);
-  return Made::Task;
-}
-
 bool Flow::check_regions(u32 site, Error* error) {
   const BoundSite& bound = plan_.sites()[site];
   bounds_checked_ += bound.num_checked;
@@ -165,42 +130,17 @@ bool Flow::check_regions(u32 site, Error* error) {
   return true;
 }
 
-void Flow::find_conflicts(const SiteMaker& maker, TaskRef task, u32 count) {
-  constexpr i64 kAhead = 6;
-  const auto before = [&](TaskRef t) { depend(t, task.slot); };
-  const u32 level = maker.level;
-  for (const TrackedAccess* at = maker.begin; at != maker.end; ++at) {
-    const TrackedAccess& a = *at;
-    if (!a.tile) continue;
-    u64 number = a.affine ? tracking_.number(a, cursor_.loops, level)
-                          : tracking_.tile_of(regions_[a.argument]);
-    const u64 step = a.affine ? static_cast<u64>(tracking_.step(a, level)) : 0;
-    if (a.num_tiles > 1) {
-      touch_tiles(a, number, task, count);
-    } else if (a.write) {
-      for (u32 k = 0; k < count; ++k, number += step) tiles_.write(number, task, before);
-    } else {
-      for (u32 k = 0; k < count; ++k, number += step) tiles_.read(number, task, before);
-      if (a.affine) tiles_.prefetch(number + (kAhead - 1) * step);
-    }
-  }
-}
-
 // An access of several tiles.
-void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task, u32 count) {
+void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task) {
   const auto before = [&](TaskRef t) { depend(t, task.slot); };
-  const u32 level = plan_.sites()[cursor_.site].level;
   const i64* deltas = tracking_.deltas(a);
-  for (u32 k = 0; k < count; ++k) {
-    for (u32 i = 0; i < a.num_tiles; ++i) {
-      const u64 tile = number + static_cast<u64>(deltas[i]);
-      if (a.write) {
-        tiles_.write(tile, task, before);
-      } else {
-        tiles_.read(tile, task, before);
-      }
+  for (u32 i = 0; i < a.num_tiles; ++i) {
+    const u64 tile = number + static_cast<u64>(deltas[i]);
+    if (a.write) {
+      tiles_.write(tile, task, before);
+    } else {
+      tiles_.read(tile, task, before);
     }
-    if (a.affine) number += static_cast<u64>(tracking_.step(a, level));
   }
 }
 
@@ -245,8 +185,7 @@ void Flow::enter_phase(TaskRef task) {
 void Flow::make_join(std::size_t phase) {
   const TaskRef join = table_.acquire();
   Phase& p = open_[phase];
-  table_[join.slot].site = kJoinSite;
-  table_[join.slot].count = 0;
+  table_[join.slot].set(kJoinSite, 0);
   table_[join.slot].join = phase > 0 ? open_[phase - 1].join : kNil;
   if (phase > 0) open_[phase - 1].members += 1;
   if (p.tasks >= 1 && p.end.any()) {
@@ -262,15 +201,15 @@ std::string Flow::waiting_report() {
   constexpr u32 kMostLines = 20;
   const auto alive = [this](u32 s) { return !table_.ended(table_.ref(s)); };
   u32 tasks = 0;
-  for (u32 s = 0; s < table_.used(); ++s) tasks += alive(s) ? table_[s].count : 0;
+  for (u32 s = 0; s < table_.used(); ++s) tasks += alive(s) ? table_[s].count() : 0;
   std::string text = "nothing can run: " + std::to_string(tasks) + " tasks wait, window " +
                      std::to_string(tasks) + " of " + std::to_string(window_);
   std::vector<std::string> waits(table_.capacity());
   const auto name = [this](u32 s) {
-    if (table_[s].site == kJoinSite) return std::string("the phase before it");
+    if (table_[s].site() == kJoinSite) return std::string("the phase before it");
     i64 loops[kMaxLoops];
-    table_.get_loops(s, loops, plan_.sites()[table_[s].site].level);
-    return describe_task(plan_, table_[s].site, table_[s].task_id, loops);
+    table_.get_loops(s, loops, plan_.sites()[table_[s].site()].level);
+    return describe_task(plan_, table_[s].site(), table_[s].task_id, loops);
   };
   for (u32 s = 0; s < table_.used(); ++s) {
     if (!alive(s)) continue;
@@ -278,7 +217,7 @@ std::string Flow::waiting_report() {
   }
   u32 lines = 0;
   for (u32 s = 0; s < table_.used(); ++s) {
-    if (!alive(s) || table_[s].site == kJoinSite) continue;
+    if (!alive(s) || table_[s].site() == kJoinSite) continue;
     if (lines++ == kMostLines) return text + "\n  ...";
     const u32 count = table_[s].fanin.load(std::memory_order_relaxed);
     text += "\n  " + name(s) + " waits for " + std::to_string(count) + ":" + waits[s];

@@ -7,6 +7,83 @@
 
 namespace ptowsp {
 
+// What every task goes through comes first and has no calls but the kernel's.
+
+// A task that may start now. If it is the only one, it needs no place in order.
+inline void Run::make_ready(u32 worker, u32 slot) {
+  Worker& me = *workers_[worker];
+  if (traced_) ready_ticks_[slot] = Clock::ticks();
+  if (config_.ready != ReadyPolicy::WORK_STEAL) {
+    if (me.own->size() == 0 && me.next == kNil) {
+      me.next = slot;
+      return;
+    }
+    if (me.next != kNil) keep(&me, std::exchange(me.next, kNil));
+    keep(&me, slot);
+    return;
+  }
+  me.deque->push(slot);
+  me.ready_high =
+      std::max<u64>(me.ready_high, static_cast<u64>(std::max<i64>(me.deque->size(), 0)));
+  lot_.notify_one();
+}
+
+inline bool Run::run_single(u32 worker, u32 slot) {
+  Worker& me = *workers_[worker];
+  const TaskTable& table = flow_->table();
+  const TaskTable::Record& r = table[slot];
+  i64 loops[kMaxLoops];
+  table.get_loops(slot, loops, plan_->sites()[r.site()].level);
+  if (!me.runner.run(r.site(), loops, r.task_id, &me.error)) {
+    fail_now(std::move(me.error));
+    return false;
+  }
+  me.tasks += 1;
+  return pace(worker, 1);
+}
+
+inline void Run::end_slot(u32 worker, u32 slot) {
+  const auto ready = [&](u32 next) { make_ready(worker, next); };
+  if (generated_all_.load(std::memory_order_acquire)) {
+    flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
+  } else {
+    flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
+  }
+}
+
+// Runs the task or strip of a slot. False: the run is to end.
+inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
+  Worker& me = *workers_[worker];
+  const bool spare = me.own->size() > 0;
+  if (spare) me.closed.store(false, std::memory_order_release);
+  TaskTable& table = flow_->table();
+  table.prefetch_successor(slot);
+  const bool single = table[slot].count() == 1 && !traced_;
+  const bool ok = single ? run_single(worker, slot) : run_strip(worker, slot, stolen);
+  while (spare && me.closed.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  if (!ok) return false;
+  me.done.store(me.tasks, std::memory_order_release);
+  end_slot(worker, slot);
+  return true;
+}
+
+inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
+  Worker& me = *workers_[worker];
+  if (me.next != kNil) {
+    *slot = std::exchange(me.next, kNil);
+    return true;
+  }
+  if (me.own->size() > 0) {
+    *slot = me.place = me.own->take_next(me.place);
+    return true;
+  }
+  if (me.deque->pop(slot)) return true;
+  if (!steal(worker, slot)) return false;
+  *stolen = true;
+  me.stolen += 1;
+  return true;
+}
+
 void Run::work_flow(u32 worker) {
   Worker& me = *workers_[worker];
   u32 misses = 0;
@@ -39,23 +116,6 @@ bool Run::runs_low(Worker& me) {
     return false;
   }
   me.patience = kLow;
-  return true;
-}
-
-bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
-  Worker& me = *workers_[worker];
-  if (me.next != kNil) {
-    *slot = std::exchange(me.next, kNil);
-    return true;
-  }
-  if (me.own->size() > 0) {
-    *slot = me.place = me.own->take_next(me.place);
-    return true;
-  }
-  if (me.deque->pop(slot)) return true;
-  if (!steal(worker, slot)) return false;
-  *stolen = true;
-  me.stolen += 1;
   return true;
 }
 
@@ -120,56 +180,15 @@ void Run::keep(Worker* me, u32 slot) {
   me->ready_high = std::max<u64>(me->ready_high, me->own->size());
 }
 
-// A task that may start now. If it is the only one, it needs no place in order.
-void Run::make_ready(u32 worker, u32 slot) {
-  Worker& me = *workers_[worker];
-  if (traced_) ready_ticks_[slot] = Clock::ticks();
-  if (config_.ready != ReadyPolicy::WORK_STEAL) {
-    if (me.own->size() == 0 && me.next == kNil) {
-      me.next = slot;
-      return;
-    }
-    if (me.next != kNil) keep(&me, std::exchange(me.next, kNil));
-    keep(&me, slot);
-    return;
-  }
-  me.deque->push(slot);
-  me.ready_high =
-      std::max<u64>(me.ready_high, static_cast<u64>(std::max<i64>(me.deque->size(), 0)));
-  lot_.notify_one();
-}
-
-// Runs the task or strip of a slot. False: the run is to end.
-bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
-  Worker& me = *workers_[worker];
-  const bool spare = me.own->size() > 0;
-  if (spare) me.closed.store(false, std::memory_order_release);
-  const bool ok = run_strip(worker, slot, stolen);
-  while (spare && me.closed.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-  if (!ok) return false;
-  me.done.store(me.tasks, std::memory_order_release);
-  end_slot(worker, slot);
-  return true;
-}
-
 bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
   Worker& me = *workers_[worker];
-  TaskTable& table = flow_->table();
+  const TaskTable& table = flow_->table();
   const TaskTable::Record& r = table[slot];
-  const u32 level = plan_->sites()[r.site].level;
-  table.prefetch_successor(slot);
+  const u32 level = plan_->sites()[r.site()].level;
   i64 loops[kMaxLoops];
   table.get_loops(slot, loops, level);
-  if (r.count == 1 && !traced_) {
-    if (!me.runner.run(r.site, loops, r.task_id, &me.error)) {
-      fail_now(std::move(me.error));
-      return false;
-    }
-    me.tasks += 1;
-    return pace(worker, 1);
-  }
-  for (u32 done = 0; done < r.count;) {
-    const u32 count = traced_ ? 1 : std::min<u32>(r.count - done, me.budget);
+  for (u32 done = 0; done < r.count();) {
+    const u32 count = traced_ ? 1 : std::min<u32>(r.count() - done, me.budget);
     const u64 task_id = r.task_id + done;
     bool ok = false;
     if (traced_) {
@@ -177,12 +196,12 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
       event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
       event.ready_ns = ready_ticks_[slot];
       event.task_id = event.seq = task_id;
-      event.site = r.site;
+      event.site = r.site();
       event.stolen = stolen ? 1 : 0;
       ok = run_traced(worker, &event, loops, &me.error);
       me.tasks += ok ? 1 : 0;
     } else {
-      ok = me.runner.run_leaf(r.site, loops, task_id, count, &me.tasks, &me.error);
+      ok = me.runner.run_leaf(r.site(), loops, task_id, count, &me.tasks, &me.error);
     }
     if (!ok) fail_now(std::move(me.error));
     if (!ok || !pace(worker, count)) return false;
@@ -190,15 +209,6 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
     if (level > 0) loops[level - 1] += 1;
   }
   return true;
-}
-
-void Run::end_slot(u32 worker, u32 slot) {
-  const auto ready = [&](u32 next) { make_ready(worker, next); };
-  if (generated_all_.load(std::memory_order_acquire)) {
-    flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
-  } else {
-    flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
-  }
 }
 
 // Ended slots go back in batches: the list they go to is shared.
@@ -239,30 +249,25 @@ bool Run::generate_burst(u32 worker) {
 
 void Run::generate_locked(u32 worker) {
   Worker& me = *workers_[worker];
-  const auto ready = [&](u32 slot) { make_ready(worker, slot); };
+  const bool started = started_.load(std::memory_order_relaxed);
+  const auto ready = [&](u32 slot) {
+    if (started) {
+      make_ready(worker, slot);
+    } else {
+      held_.push_back(slot);
+    }
+  };
   const auto freed = [&](u32 slot) { free_slot(&me, slot); };
   Error error;
+  const u64 before = flow_->made();
   // Before the start nobody waits for what is made.
-  const u32 burst = started_.load(std::memory_order_relaxed) ? kBurst : 64 * kBurst;
-  for (u32 n = 0; n < burst; ++n) {
-    u32 slot = kNil;
-    bool is_ready = false;
-    const Flow::Made made = flow_->make(&slot, &is_ready, ready, freed, &error);
-    if (made == Flow::Made::Task) {
-      if (stall_since_ != 0) window_stall_ns_ += clock_.since() - std::exchange(stall_since_, 0);
-      if (!is_ready) continue;
-      if (!started_.load(std::memory_order_relaxed)) {
-        held_.push_back(slot);
-      } else {
-        make_ready(worker, slot);
-      }
-      continue;
-    }
-    if (made == Flow::Made::Failed) fail_now(std::move(error));
-    if (made == Flow::Made::Full) window_full(worker);
-    if (made == Flow::Made::Done) all_generated();
-    break;
+  const Flow::Made made = flow_->make(started ? kBurst : 64 * kBurst, ready, freed, &error);
+  if (stall_since_ != 0 && flow_->made() != before) {
+    window_stall_ns_ += clock_.since() - std::exchange(stall_since_, 0);
   }
+  if (made == Flow::Made::Failed) fail_now(std::move(error));
+  if (made == Flow::Made::Full) window_full(worker);
+  if (made == Flow::Made::Done) all_generated();
   const bool enough =
       config_.start == StartPolicy::THRESHOLD && flow_->made() >= config_.start_threshold;
   if (!started_ && (enough || generated_all_)) start_held(worker);

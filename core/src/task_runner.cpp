@@ -32,32 +32,6 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
   }
 }
 
-bool TaskRunner::run(u32 site, const i64* loops, u64 task_id, Error* error) {
-  SiteCall& s = sites_[site];
-  if (s.simple) {
-    point_views(&s, loops);
-  } else if (!fill_views(site, loops, error)) {
-    error->at_task(site, task_id, loops, plan_.sites()[site].level);
-    return false;
-  }
-  s.call.indices = loops;
-  s.call.task_id = task_id;
-  const i32 result = s.kernel.fn(&s.call, s.kernel.user);
-  if (result == 0) return true;
-  failed(site, loops, task_id, result, error);
-  return false;
-}
-
-void TaskRunner::point_views(SiteCall* s, const i64* loops) {
-  const u32 level = s->call.num_indices;
-  const i64* form = s->forms.data();
-  for (u32 p = 0; p < s->call.num_views; ++p, form += 1 + level) {
-    u64 at = static_cast<u64>(form[0]);
-    each_level(level, [&](u32 l) { at += static_cast<u64>(form[1 + l] * loops[l]); });
-    s->views[p].data = reinterpret_cast<void*>(at);
-  }
-}
-
 bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* done,
                           Error* error) {
   SiteCall& s = sites_[site];
@@ -86,14 +60,17 @@ bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* 
   return true;
 }
 
-bool TaskRunner::fill_views(u32 site, const i64* loops, Error* error) {
+bool TaskRunner::fill_views(u32 site, const i64* loops, u64 task_id, Error* error) {
   SiteCall& s = sites_[site];
   const BoundSite& bound = plan_.sites()[site];
   Region region;
   for (u32 p = 0; p < bound.num_accesses; ++p) {
     const u32 i = plan_.site_access(bound, p);
     const BoundAccess& access = plan_.access(i);
-    if (!plan_.region(i, loops, &region, error)) return false;
+    if (!plan_.region(i, loops, &region, error)) {
+      error->at_task(site, task_id, loops, bound.level);
+      return false;
+    }
     const BoundTensor& t = plan_.tensors()[access.tensor];
     ptowsp_view& view = s.views[p];
     view.rank = access.seen_rank;

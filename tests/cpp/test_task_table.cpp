@@ -106,14 +106,14 @@ TEST(loop_indices_are_kept) {
     const i64 large = wide ? i64{1} << 40 : (i64{1} << 31) - 1;
     for (i64 i = 0; i < 3; ++i) {
       const i64 loops[5] = {i, -i, large, -large, 7};
-      t.set_loops(t.acquire().slot, loops, 5);
+      t.set_loops(&t[t.acquire().slot], loops, 5, 3);
     }
     for (u32 s = 0; s < 3; ++s) {
       i64 loops[5] = {};
       t.get_loops(s, loops, 5);
       const i64 i = s;
       CHECK(loops[0] == i && loops[1] == -i && loops[2] == large && loops[3] == -large);
-      CHECK_EQ(loops[4], 7);
+      CHECK_EQ(loops[4], 10);  // 3 further on
     }
   }
 }

@@ -39,8 +39,8 @@ struct FlowMemory {
 class Flow {
  public:
   enum class Made : u8 {
-    Task,   // a record: slot() and whether it is ready()
-    Full,   // the window has no room; the task stays pending
+    Some,   // as many as asked for
+    Full,   // the window has no room for the next one
     Done,   // there are no more tasks
     Failed  // an expression or a bound failed
   };
@@ -70,7 +70,7 @@ class Flow {
       // The first task of a phase got its join as a successor, and a join is nothing to run.
       u32 reached = kNil;
       table_.finish(slot, sealed, [&](u32 next) {
-        if (table_[next].site == kJoinSite) {
+        if (table_[next].site() == kJoinSite) {
           reached = next;
         } else {
           ready(next);
@@ -91,37 +91,39 @@ class Flow {
     map_high_ = map_high();
     table_.collect([this](u32 slot) {
       const TaskTable::Record& r = table_[slot];
-      if (r.count == 0) return;  // a join
-      live_ -= r.count;
-      entries_ -= r.count * tracking_.entries(r.site);
+      if (r.count() == 0) return;  // a join
+      live_ -= r.count();
+      entries_ -= r.count() * tracking_.entries(r.site());
     });
   }
-  // The next task as a record. `ready(slot)` and `freed(slot)` are called for what a phase that
-  // ended on the way released.
+  // Makes up to `most` records. Calls ready(slot) for tasks that may start: of those made, and what
+  // a phase that ended on the way released; its slots go back through freed(slot).
   template <class Ready, class Freed>
-  Made make(u32* slot, bool* is_ready, Ready ready, Freed freed, Error* error) {
-    while (true) {
-      if (pending_) {
-        const Made made = submit(slot, is_ready, error);
-        pending_ = made == Made::Full;
-        return made;
+  Made make(u32 most, Ready ready, Freed freed, Error* error) {
+    while (most > 0) {
+      if (!pending_ && !(in_leaf_ && cursor_.leaf_next())) {
+        const Event event = cursor_.advance(plan_, error);
+        if (event == Event::Done) return Made::Done;
+        if (event == Event::Error) return Made::Failed;
+        in_leaf_ = event == Event::Task && at_leaf();
+        if (event != Event::Task) {
+          on_group(event, ready, freed);
+          continue;
+        }
       }
-      if (in_leaf_ && cursor_.leaf_next()) {
-        pending_ = true;
-        continue;
-      }
-      const Event event = cursor_.advance(plan_, error);
-      in_leaf_ = event == Event::Task && at_leaf();
-      if (event == Event::Task) {
-        pending_ = true;
-      } else if (event == Event::Done) {
-        return Made::Done;
-      } else if (event == Event::Error) {
-        return Made::Failed;
+      pending_ = true;
+      const SiteMaker& maker = makers_[cursor_.site];
+      if (!has_room()) return Made::Full;
+      if (maker.needs_regions && !check_regions(cursor_.site, error)) return Made::Failed;
+      if (in_leaf_ && !maker.needs_regions) {
+        most -= make_leaf(maker, most, ready);
       } else {
-        on_group(event, ready, freed);
+        make_one(maker, ready);
+        most -= 1;
       }
+      pending_ = false;
     }
+    return Made::Some;
   }
 
   // For tasks that run where they are generated, without records.
@@ -186,18 +188,107 @@ class Flow {
     const TrackedAccess* end = nullptr;
   };
 
-  Made submit(u32* slot, bool* is_ready, Error* error);
+  // An access in a leaf loop: its tile number goes on by a constant.
+  struct Moving {
+    const TrackedAccess* access;
+    u64 number;
+    u64 step;
+  };
+  static constexpr u64 kAhead = 5;  // tasks whose predecessors are fetched early
+
   bool at_leaf() const;
-  u32 strip_length(const SiteMaker& maker) const;
+  // Whether the cursor's task fits into the window and the table.
+  bool has_room() {
+    if (live_ >= window_) return false;
+    const std::size_t needed = 1 + open_.size();  // itself and a join per phase
+    if (table_.available() < needed) collect();
+    return table_.available() >= needed;
+  }
+  // A record for `count` tasks of the cursor's leaf loop, `done` tasks further on.
+  TaskRef new_record(const SiteMaker& maker, u32 count, i64 done) {
+    const TaskRef task = table_.acquire();
+    live_ += count;
+    entries_ += u64{count} * maker.entries;
+    record_ = &table_[task.slot];
+    record_->set(cursor_.site, count);
+    record_->task_id = cursor_.task_id + static_cast<u64>(done);
+    table_.set_loops(record_, cursor_.loops, maker.level, done);
+    num_edges_ = 0;
+    if (!open_.empty()) enter_phase(task);
+    return task;
+  }
+  template <class Ready>
+  void publish(TaskRef task, Ready ready) {
+    edges_ += num_edges_;
+    if (table_.publish(record_, num_edges_)) ready(task.slot);
+  }
+  // A record for the cursor's task. There is room.
+  template <class Ready>
+  void make_one(const SiteMaker& maker, Ready ready) {
+    const TaskRef task = new_record(maker, 1, 0);
+    for (const TrackedAccess* a = maker.begin; a != maker.end; ++a) {
+      if (a->tile) touch(*a, tile_number(maker, *a), task);
+    }
+    if (boxes_) find_boxes(task);
+    publish(task, ready);
+  }
+  // Up to `most` records for the cursor's task and those behind it in its leaf loop, as long as
+  // there is room; there is for one. Leaves the cursor at the last task made.
+  template <class Ready>
+  u32 make_leaf(const SiteMaker& maker, u32 most, Ready ready) {
+    Moving moving[kMaxTensorArgs];
+    Moving* const end = moving + (maker.end - maker.begin);
+    for (Moving* m = moving; m != end; ++m) {
+      m->access = maker.begin + (m - moving);
+      m->number = tile_number(maker, *m->access);
+      m->step = static_cast<u64>(tracking_.step(*m->access, maker.level));
+    }
+    const i64 left = cursor_.leaf_left();
+    i64 done = 0;
+    u32 made = 0;
+    do {
+      const i64 room = std::min<i64>(maker.strip, window_ - live_);
+      const u32 count = static_cast<u32>(std::min(left - done, room));
+      const TaskRef task = new_record(maker, count, done);
+      for (Moving* m = moving; m != end; ++m) {
+        u32 k = 0;
+        do {
+          touch(*m->access, m->number, task);
+          m->number += m->step;
+        } while (++k < count);
+        if (!m->access->write) tiles_.prefetch(m->number + kAhead * m->step);
+      }
+      if (boxes_) find_boxes(task);
+      publish(task, ready);
+      done += count;
+      made += 1;
+    } while (made < most && done < left && has_room());
+    cursor_.leaf_skip(done);
+    return made;
+  }
+  u64 tile_number(const SiteMaker& maker, const TrackedAccess& a) const {
+    return a.affine ? tracking_.number(a, cursor_.loops, maker.level)
+                    : tracking_.tile_of(regions_[a.argument]);
+  }
+  void touch(const TrackedAccess& a, u64 number, TaskRef task) {
+    const auto before = [&](TaskRef t) { depend(t, task.slot); };
+    if (a.num_tiles > 1) {
+      touch_tiles(a, number, task);
+    } else if (a.write) {
+      tiles_.write(number, task, before);
+    } else {
+      tiles_.read(number, task, before);
+    }
+  }
+  void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task);
   bool check_regions(u32 site, Error* error);
   void enter_phase(TaskRef task);
   void make_join(std::size_t phase);
   void depend(TaskRef before, u32 slot) {
     if (!before.any() || before.slot == slot) return;
-    if (table_.add_edge(before, slot, num_edges_) == TaskTable::Edge::Added) num_edges_ += 1;
+    const TaskTable::Edge edge = table_.add_edge(before, slot, record_, num_edges_);
+    if (edge == TaskTable::Edge::Added) num_edges_ += 1;
   }
-  void find_conflicts(const SiteMaker& maker, TaskRef task, u32 count);
-  void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task, u32 count);
   void find_boxes(TaskRef task);
   void make_makers(const ScheduleConfig& config, u32 workers);
   u32 longest_strip(u32 site, const ScheduleConfig& config, u32 workers) const;
@@ -228,12 +319,13 @@ class Flow {
   alignas(kCacheLine) Cursor cursor_;
   std::vector<Phase> open_;
   std::vector<Region> regions_;
-  std::vector<SiteMaker> makers_;  // by site
-  std::vector<u32> box_entries_;   // by slot
-  std::vector<u32> tags_;          // by slot: of the last user that is in boxes_
-  u32 num_edges_ = 0;              // of the task being made
-  bool in_leaf_ = false;           // the cursor's last task is in a parallel leaf loop
-  bool pending_ = false;           // the cursor stands at a task that has no record yet
+  std::vector<SiteMaker> makers_;        // by site
+  std::vector<u32> box_entries_;         // by slot
+  std::vector<u32> tags_;                // by slot: of the last user that is in boxes_
+  TaskTable::Record* record_ = nullptr;  // being made
+  u32 num_edges_ = 0;                    // of it
+  bool in_leaf_ = false;                 // the cursor's last task is in a parallel leaf loop
+  bool pending_ = false;                 // the cursor stands at a task that has no record yet
   u32 live_ = 0;
   u64 edges_ = 0;
   u64 phases_ = 0;

@@ -151,6 +151,7 @@ class Run {
   void share(Worker* me);
   void keep(Worker* me, u32 slot);
   bool runs_low(Worker& me);
+  bool run_single(u32 worker, u32 slot);
   bool run_strip(u32 worker, u32 slot, bool stolen);
   bool run_slot(u32 worker, u32 slot, bool stolen);
   bool generate_burst(u32 worker);

@@ -26,7 +26,19 @@ class TaskRunner {
   TaskRunner& operator=(const TaskRunner&) = delete;
 
   // Runs one task. False: it failed or could not be evaluated, see `error`.
-  bool run(u32 site, const i64* loops, u64 task_id, Error* error);
+  bool run(u32 site, const i64* loops, u64 task_id, Error* error) {
+    SiteCall& s = sites_[site];
+    if (s.simple) {
+      point_views(&s, loops);
+    } else if (!fill_views(site, loops, task_id, error)) {
+      return false;
+    }
+    s.call.indices = loops;
+    s.call.task_id = task_id;
+    const i32 result = s.kernel.fn(&s.call, s.kernel.user);
+    if (result != 0) failed(site, loops, task_id, result, error);
+    return result == 0;
+  }
 
   // Runs `count` tasks of a simple leaf site: the loop variable of the innermost level counts up
   // from its value in `loops`, which is left at the last one. Adds the number of tasks that ended
@@ -44,8 +56,17 @@ class TaskRunner {
     bool simple = false;
   };
 
-  bool fill_views(u32 site, const i64* loops, Error* error);
-  static void point_views(SiteCall* s, const i64* loops);
+  bool fill_views(u32 site, const i64* loops, u64 task_id, Error* error);
+  static void point_views(SiteCall* s, const i64* loops) {
+    const u32 level = s->call.num_indices;
+    const i64* form = s->forms.data();
+    ptowsp_view* const end = s->views.data() + s->call.num_views;
+    for (ptowsp_view* view = s->views.data(); view != end; ++view, form += 1 + level) {
+      u64 at = static_cast<u64>(form[0]);
+      each_level(level, [&](u32 l) { at += static_cast<u64>(form[1 + l] * loops[l]); });
+      view->data = reinterpret_cast<void*>(at);
+    }
+  }
   void failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const;
 
   const BoundPlan& plan_;

@@ -59,13 +59,17 @@ class TaskTable {
   struct Record {
     std::atomic<u64> list{pack(0, kClosed)};
     std::atomic<u32> fanin{0};
-    u32 site : 24 = 0;
-    u32 count : 8 = 0;  // tasks: this one and those that follow it in its leaf loop
+    u32 what = 0;  // see set()
     u64 task_id = 0;
     u32 join = kNil;          // the phase that counts this task; when ended: the next free slot
     u32 side = kNil;          // edges that have no place here, in the side pool
     u32 next[kInPlace] = {};  // of its edges: the next one in the predecessor's list
     i32 loops[1];             // as many as there are levels
+
+    // `count` tasks of a site: one and those that follow it in its leaf loop.
+    void set(u32 of_site, u32 of_count) { what = (of_count << 24) | (of_site & kJoinSite); }
+    u32 site() const { return what & kJoinSite; }
+    u32 count() const { return what >> 24; }
   };
   static_assert(sizeof(Record) == 48);
 
@@ -97,14 +101,18 @@ class TaskTable {
   u32 capacity() const { return count_; }
   std::size_t bytes() const { return used_ * stride_ + side_used_ * sizeof(SideNode); }
 
-  void set_loops(u32 slot, const i64* loops, u32 level) {
-    Record& r = (*this)[slot];
+  // `more` is added to the innermost of them.
+  void set_loops(Record* r, const i64* loops, u32 level, i64 more) {
+    if (level == 0) return;
     if (wide_) {
-      std::copy(loops, loops + level, reinterpret_cast<i64*>(&r + 1));
+      i64* out = reinterpret_cast<i64*>(r + 1);
+      std::copy(loops, loops + level, out);
+      out[level - 1] += more;
       return;
     }
-    i32* out = r.loops;
+    i32* out = r->loops;
     each_level(level, [&](u32 l) { out[l] = static_cast<i32>(loops[l]); });
+    out[level - 1] = static_cast<i32>(loops[level - 1] + more);
   }
   void get_loops(u32 slot, i64* loops, u32 level) const {
     const Record& r = (*this)[slot];
@@ -158,13 +166,14 @@ class TaskTable {
   // `slot`, which has `edges` edges already, waits for `before`. Edges of one task are added one
   // after the other, so an edge that it has already is the first of its predecessor's list.
   Edge add_edge(TaskRef before, u32 slot, u32 edges) {
+    return add_edge(before, slot, &(*this)[slot], edges);
+  }
+  Edge add_edge(TaskRef before, u32 slot, Record* r, u32 edges) {
     Record& p = (*this)[before.slot];
     u64 word = p.list.load(std::memory_order_acquire);
     if (tag_of(word) != before.tag || edge_of(word) == kClosed) return Edge::Ended;
-    if (edge_of(word) != kNil && owner_of(edge_of(word)) == slot) return Edge::Known;
-    Record& r = (*this)[slot];
-    const u32 node = new_node(slot, &r, edges);
-    set_next(node, edge_of(word));
+    if (edges > 0 && edge_of(word) != kNil && owner_of(edge_of(word)) == slot) return Edge::Known;
+    const u32 node = new_node(slot, r, edges, edge_of(word));
     if (alone_) {
       p.list.store(pack(before.tag, node), std::memory_order_relaxed);
       return Edge::Added;
@@ -174,19 +183,19 @@ class TaskTable {
                                        std::memory_order_acquire)) {
       return Edge::Added;
     }
-    if (edges >= kInPlace) drop_last_side_node(&r);
+    if (edges >= kInPlace) drop_last_side_node(r);
     return Edge::Ended;
   }
 
   // All its edges are there. True if the task may start now.
-  bool publish(u32 slot, u32 edges) {
-    Record& r = (*this)[slot];
+  bool publish(u32 slot, u32 edges) { return publish(&(*this)[slot], edges); }
+  bool publish(Record* r, u32 edges) {
     if (edges == 0 || alone_) {
-      r.fanin.store(edges, std::memory_order_relaxed);
+      r->fanin.store(edges, std::memory_order_relaxed);
       return edges == 0;
     }
     const u32 missing = kBias - edges;
-    return r.fanin.fetch_sub(missing, std::memory_order_acq_rel) == missing;
+    return r->fanin.fetch_sub(missing, std::memory_order_acq_rel) == missing;
   }
 
   // Slots that workers gave back. Calls fn(slot) for each.
@@ -235,10 +244,10 @@ class TaskTable {
     }
     u32 node = edge_of(word);
     while (node != kNil) {
-      const u32 next = next_of(node);  // before the successor can run and be reused
+      // Both before the successor can run and be reused.
       const u32 successor = owner_of(node);
+      node = next_of(node);
       if (arrive(successor)) ready(successor);
-      node = next;
     }
   }
 
@@ -296,8 +305,12 @@ class TaskTable {
   static constexpr u32 kPlaces = 4;  // numbers for each slot
   u32 in_place_nodes() const { return count_ * kPlaces; }
 
-  u32 new_node(u32 slot, Record* r, u32 k) {
-    if (k < kInPlace) return slot * kPlaces + k;
+  // The `k`th edge of a record, in front of `next` in its predecessor's list.
+  u32 new_node(u32 slot, Record* r, u32 k, u32 next) {
+    if (k < kInPlace) {
+      r->next[k] = next;
+      return slot * kPlaces + k;
+    }
     u32 node = side_free_;
     if (node != kNil) {
       side_free_ = side(node).next_of_owner;
@@ -305,7 +318,7 @@ class TaskTable {
       node = side_used_++;
       if (node % kChunk == 0) chunks_[node / kChunk] = std::make_unique<SideNode[]>(kChunk);
     }
-    side(node) = {slot, kNil, r->side};
+    side(node) = {slot, next, r->side};
     r->side = node;
     return in_place_nodes() + node;
   }
@@ -322,13 +335,6 @@ class TaskTable {
   u32 next_of(u32 node) {
     if (node < in_place_nodes()) return (*this)[node / kPlaces].next[node % kPlaces];
     return side(node - in_place_nodes()).next;
-  }
-  void set_next(u32 node, u32 next) {
-    if (node < in_place_nodes()) {
-      (*this)[node / kPlaces].next[node % kPlaces] = next;
-    } else {
-      side(node - in_place_nodes()).next = next;
-    }
   }
   u32 owner_of(u32 node) {
     return node < in_place_nodes() ? node / kPlaces : side(node - in_place_nodes()).owner;

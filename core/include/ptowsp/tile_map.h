@@ -63,18 +63,8 @@ class TileMap {
   void write(u64 tile, TaskRef task, Fn before) {
     Cell& cell = cell_[find(tile)];
     if (cell.writer.any()) before(cell.writer);
-    if (cell.first.any()) before(cell.first);
-    if (cell.second.slot == kMany) {
-      for (u32 n = cell.second.tag - 1; n != kNil;) {
-        const u32 next = nodes_[n].next;
-        before(nodes_[n].reader);
-        free_node(n);
-        n = next;
-      }
-    } else if (cell.second.any()) {
-      before(cell.second);
-    }
-    cell = {task, {}, {}};
+    if (cell.first.any() || cell.second.any()) drop_readers(&cell, before);
+    cell.writer = task;
   }
 
   // Brings closer what an access of this tile would need soon.
@@ -136,6 +126,21 @@ class TileMap {
     return static_cast<u32>(cell);
   }
 
+  template <class Fn>
+  void drop_readers(Cell* cell, Fn before) {
+    if (cell->first.any()) before(cell->first);
+    if (cell->second.slot == kMany) {
+      for (u32 n = cell->second.tag - 1; n != kNil;) {
+        const u32 next = nodes_[n].next;
+        before(nodes_[n].reader);
+        free_node(n);
+        n = next;
+      }
+    } else if (cell->second.any()) {
+      before(cell->second);
+    }
+    cell->first = cell->second = {};
+  }
   void add_reader(u32 c, TaskRef task) {
     if (free_nodes_ == kNil && nodes_.size() + 2 > most_nodes_) gc_readers();
     Cell& cell = cell_[c];
