@@ -29,8 +29,8 @@ nb::object error_tuple(const ptowsp_error& e) {
   if (e.status == 0) return nb::none();
   nb::list indices;
   for (uint32_t i = 0; i < e.num_indices; ++i) indices.append(e.indices[i]);
-  return nb::make_tuple(e.status, std::string(e.message), e.site, e.symbol, nb::tuple(indices),
-                        e.task_id, e.offset);
+  return nb::make_tuple(e.status, std::string(e.message), e.site, e.symbol, e.section, e.record,
+                        nb::tuple(indices), e.task_id, e.offset);
 }
 
 nb::dlpack::dtype dlpack_type(DType t) {
@@ -114,9 +114,9 @@ int32_t call_python(const ptowsp_call* call, void* user) {
   try {
     nb::list views;
     for (uint32_t i = 0; i < call->num_views; ++i) views.append(as_array(call->views[i]));
-    nb::list indices;
-    for (uint32_t i = 0; i < call->num_indices; ++i) indices.append(call->indices[i]);
-    python->dispatch(views, nb::tuple(indices));
+    nb::list scalars;
+    for (uint32_t i = 0; i < call->num_scalars; ++i) scalars.append(call->scalars[i]);
+    python->dispatch(views, scalars);
     return PTOWSP_KERNEL_OK;
   } catch (const nb::python_error& e) {
     const std::string message = python->exceptions->keep(nb::borrow(e.value()));
@@ -380,7 +380,7 @@ nb::list stat_docs() {
 }  // namespace
 
 // Signatures are written out, since tuples and dictionaries say nothing of what they hold.
-#define PTOWSP_ERROR "tuple[int, str, int, int, tuple[int, ...], int, int] | None"
+#define PTOWSP_ERROR "tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None"
 #define PTOWSP_BINDINGS "collections.abc.Sequence[tuple[int, int, object, bool]]"
 
 void ptowsp::bind_program(nb::module_& m) {
@@ -405,9 +405,8 @@ void ptowsp::bind_program(nb::module_& m) {
            nb::arg("address"), "Machine code of the signature ptowsp_kernel_fn.")
       .def("set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
            nb::arg("dispatch"),
-           nb::sig(
-               "def set_python_kernel(self, kernel: int, dispatch: "
-               "collections.abc.Callable[[list[numpy.ndarray], tuple[int, ...]], None]) -> None"),
+           nb::sig("def set_python_kernel(self, kernel: int, dispatch: "
+                   "collections.abc.Callable[[list[numpy.ndarray], list[int]], None]) -> None"),
            "A function of the views and the loop indices of a task.")
       .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"),
            nb::sig("def start(self, bindings: " PTOWSP_BINDINGS

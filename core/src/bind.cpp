@@ -22,6 +22,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   if (!check_arrays_unwritten()) return false;
   const u32 nodes = plan_.count(Section::EXPR);
   out_.exprs_.resize(nodes);
+  find_registers();
   for (u32 i = 0; i < nodes; ++i) make_affine(i);
   out_.code_.resize(plan_.count(Section::CODE));
   for (u32 pc = 0; pc < out_.code_.size(); ++pc) out_.code_[pc] = plan_.code(pc);
@@ -40,12 +41,44 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
 
 // --- expressions ---------------------------------------------------------------------------------
 
+// Slots, lets and the columns of sparse loops are kept in registers.
+void Binder::find_registers() {
+  const u32 nodes = plan_.count(Section::EXPR);
+  register_of_.assign(nodes, kNone);
+  registers_in_.assign(nodes, 0);
+  const bool columns = plan_.has(Feature::SPARSE);
+  for (u32 i = 0; columns && i < plan_.count(Section::AXIS); ++i) {
+    const Axis a = plan_.get<Section::AXIS>(i);
+    if (a.value != kNone) register_of_[a.value] = kColumns + a.level;
+  }
+  if (!columns && !plan_.has(Feature::SLOT)) return;
+  for (u32 i = 0; i < nodes; ++i) {
+    const Expr e = plan_.expr(i);
+    const auto op = static_cast<ExprOp>(e.op);
+    if (op == ExprOp::SLOT) register_of_[i] = kSlots + e.a;
+    if (op == ExprOp::LETVAR) register_of_[i] = kSlots + plan_.count(Section::SLOT) + e.a;
+    if (register_of_[i] != kNone) {
+      registers_in_[i] = u64{1} << register_of_[i];
+      continue;
+    }
+    const bool is_leaf = op < ExprOp::ADD && op != ExprOp::LOAD;
+    const u32 first = op == ExprOp::LOAD ? kNone : e.a;
+    for (const u32 operand : {first, e.b, e.c}) {
+      if (!is_leaf && operand != kNone) registers_in_[i] |= registers_in_[operand];
+    }
+  }
+}
+
 void Binder::make_affine(u32 node) {
   const Expr e = plan_.expr(node);
   BoundExpr& out = out_.exprs_[node];
   out.node = node;
   Affine form;
   bool ok = true;
+  if (register_of_[node] != kNone) {
+    out.affine = out.form.add_register(register_of_[node], 1);
+    return;
+  }
   switch (static_cast<ExprOp>(e.op)) {
     case ExprOp::LOOPVAR:
       form.top = e.arg + 1u;
@@ -79,6 +112,10 @@ bool Binder::affine_sum(const Expr& e, i64 sign, Affine* out) const {
     if (__builtin_mul_overflow(b.form.coef[l], sign, &term)) return false;
     if (__builtin_add_overflow(out->coef[l], term, &out->coef[l])) return false;
   }
+  for (u32 r = 0; r < b.form.num_regs; ++r) {
+    if (__builtin_mul_overflow(b.form.reg_coef[r], sign, &term)) return false;
+    if (!out->add_register(b.form.reg[r], term)) return false;
+  }
   out->top = std::max(a.form.top, b.form.top);
   while (out->top > 0 && out->coef[out->top - 1] == 0) out->top -= 1;
   return true;
@@ -95,6 +132,9 @@ bool Binder::affine_product(const Expr& e, Affine* out) const {
   for (u32 l = 0; l < out->top; ++l) {
     if (__builtin_mul_overflow(out->coef[l], factor, &out->coef[l])) return false;
   }
+  for (u32 r = 0; r < out->num_regs; ++r) {
+    if (__builtin_mul_overflow(out->reg_coef[r], factor, &out->reg_coef[r])) return false;
+  }
   while (out->top > 0 && out->coef[out->top - 1] == 0) out->top -= 1;
   return true;
 }
@@ -104,7 +144,6 @@ bool Binder::affine_product(const Expr& e, Affine* out) const {
 bool Binder::affine_constant(const Expr& e, Affine* out) const {
   const auto op = static_cast<ExprOp>(e.op);
   if (op == ExprOp::BOUNDVAR || op == ExprOp::REDUCE || op == ExprOp::SEARCH) return false;
-  if (static_cast<ScalarType>(e.type) == ScalarType::F64) return false;
   const bool leaf = op == ExprOp::CONST || op == ExprOp::SYMBOL || op == ExprOp::SHAPE;
   if (!leaf) {
     const u32 first = op == ExprOp::LOAD ? kNone : e.a;
@@ -112,7 +151,7 @@ bool Binder::affine_constant(const Expr& e, Affine* out) const {
       if (operand != kNone && !out_.exprs_[operand].constant()) return false;
     }
   }
-  const i64 no_loops[kMaxLoops] = {};
+  const i64 no_loops[kMaxVars] = {};
   Error ignored;
   return out_.eval_expr(e, BoundPlan::Env{no_loops, {}}, &out->base, &ignored);
 }
@@ -120,6 +159,9 @@ bool Binder::affine_constant(const Expr& e, Affine* out) const {
 Interval Binder::range_of_affine(const Affine& form, const Interval* loops) const {
   Interval sum = Interval::point(form.base);
   for (u32 l = 0; l < form.top; ++l) sum = sum + Interval::point(form.coef[l]) * loops[l];
+  for (u32 r = 0; r < form.num_regs; ++r) {
+    sum = sum + Interval::point(form.reg_coef[r]) * range_of_register(form.reg[r]);
+  }
   return sum;
 }
 
@@ -140,6 +182,11 @@ Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
       return range_of(e.a, loops, depth + 1) - range_of(e.b, loops, depth + 1);
     case ExprOp::MUL:
       return range_of(e.a, loops, depth + 1) * range_of(e.b, loops, depth + 1);
+    case ExprOp::SELECT: {
+      const Interval a = range_of(e.b, loops, depth + 1);
+      const Interval b = range_of(e.c, loops, depth + 1);
+      return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+    }
     case ExprOp::MIN:
     case ExprOp::MAX: {
       const Interval a = range_of(e.a, loops, depth + 1);
@@ -171,6 +218,11 @@ BoundExpr Binder::use(u32 node, const Interval* loops) const {
     partial = partial + term;
     e.affine = term.within_i64() && partial.within_i64();
   }
+  for (u32 r = 0; r < e.form.num_regs && e.affine; ++r) {
+    const Interval term = Interval::point(e.form.reg_coef[r]) * range_of_register(e.form.reg[r]);
+    partial = partial + term;
+    e.affine = term.within_i64() && partial.within_i64();
+  }
   return e;
 }
 
@@ -193,12 +245,16 @@ bool Binder::walk_code() {
     switch (static_cast<Op>(instr.opcode)) {
       case Op::PARALLEL_FOR:
       case Op::FOR_EACH:
-        if (!bind_axis(instr.operand1, level, alive)) return false;
+      case Op::SELECT:
+      case Op::LOOP_WHILE:
+        if (!bind_axis(instr, level, alive)) return false;
         open.push_back({instr.operand2, true, alive && !ranges_[level].empty()});
         level += 1;
         break;
       case Op::COMBINE:
       case Op::SEQUENTIAL:
+      case Op::COND:
+      case Op::ELSE:
         open.push_back({instr.operand2, false, alive});
         break;
       case Op::END:
@@ -206,8 +262,12 @@ bool Binder::walk_code() {
         open.pop_back();
         break;
       case Op::TASK:
-        bind_site(instr.operand2, alive);
+        if (!bind_site(instr.operand2, alive)) return false;
         pc += instr.operand1;
+        break;
+      case Op::SLOT_LOAD:
+        if (!bind_site(instr.operand2, alive)) return false;
+        pc += 1;
         break;
       case Op::HALT:
         return true;
@@ -218,7 +278,13 @@ bool Binder::walk_code() {
   return true;
 }
 
-bool Binder::bind_axis(u32 axis, u32 level, bool alive) {
+// A register that no loop bounds may hold anything.
+Interval Binder::range_of_register(u32 variable) const {
+  return variable < kSlots ? columns_[variable - kColumns] : Interval::unknown();
+}
+
+bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
+  const u32 axis = instr.operand1;
   const Axis a = plan_.get<Section::AXIS>(axis);
   BoundLoop& loop = out_.loops_[axis];
   loop.start = use(a.start, ranges_);
@@ -227,6 +293,12 @@ bool Binder::bind_axis(u32 axis, u32 level, bool alive) {
   const Interval extent = range_of(a.extent, ranges_);
   ranges_[level] = Interval{start.lo, start.hi + extent.hi - 1};
   if (extent.hi <= 0) ranges_[level] = Interval{0, -1};
+  loop.value = a.value;
+  if (static_cast<Op>(instr.opcode) == Op::SELECT) {
+    const BoundArray& indices = out_.arrays_[a.indices];
+    columns_[level] = Interval{indices.min, indices.max};
+    if (indices.min > indices.max) columns_[level] = Interval::point(0);
+  }
   return !alive || check_ragged(a);
 }
 
@@ -245,12 +317,15 @@ bool Binder::check_ragged(const Axis& a) {
                              "' has " + std::to_string(needed) + " iterations");
 }
 
-void Binder::bind_site(u32 site, bool alive) {
+bool Binder::bind_site(u32 site, bool alive) {
   const HashKeys& keys = HashKeys::get();
   const Site s = plan_.get<Section::SITE>(site);
-  const u32 words = out_.code_[s.pc].operand1;
+  const bool is_load = static_cast<TaskKind>(s.kind) == TaskKind::LOAD;
+  const u32 words = is_load ? 1 : out_.code_[s.pc].operand1;
   BoundSite& out = out_.sites_[site];
   out.kernel = s.kernel;
+  out.kind = static_cast<TaskKind>(s.kind);
+  out.scalars = static_cast<u32>(out_.scalars_.size());
   out.level = s.level;
   for (u32 l = 0; l < s.level; ++l) {
     const Interval r = ranges_[l];
@@ -262,6 +337,17 @@ void Binder::bind_site(u32 site, bool alive) {
   for (u32 w = 1; w <= words; ++w) {
     const Instr word = out_.code_[s.pc + w];
     const auto op = static_cast<Op>(word.opcode);
+    if (op == Op::SCALAR) {
+      const Kernel k = plan_.get<Section::KERNEL>(s.kernel);
+      u32 param = k.params;
+      for (u32 nth = out.num_scalars + 1; nth > 0; ++param) {
+        const auto kind = static_cast<ParamKind>(plan_.get<Section::PARAM>(param).kind);
+        nth -= kind == ParamKind::SCALAR ? 1 : 0;
+      }
+      const auto dtype = static_cast<DType>(plan_.get<Section::PARAM>(param - 1).dtype);
+      out_.scalars_.push_back({use(word.operand2, ranges_), dtype});
+      out.num_scalars += 1;
+    }
     if (op < Op::IO_INPUT || op > Op::IO_ACCUM) continue;
     bind_access(word.operand2, alive);
     const BoundAccess& a = out_.accesses_[word.operand2];
@@ -272,10 +358,46 @@ void Binder::bind_site(u32 site, bool alive) {
     out_.site_accesses_.push_back(word.operand2);
     out.num_accesses += 1;
   }
+  if (!keep_registers(site)) return false;
+  if (is_load) return true;
   const Kernel k = plan_.get<Section::KERNEL>(s.kernel);
   out.hash.add(keys, kHashKernel, k.name_hash);
   out.hash.add(keys, kHashPath, s.path_hash);
-  out.hash.add(keys, kHashCounts, s.level | (static_cast<u64>(out.num_accesses) << 32));
+  out.hash.add(keys, kHashCounts,
+               s.level | (static_cast<u64>(out.num_scalars) << 16) |
+                   (static_cast<u64>(out.num_accesses) << 32));
+  return true;
+}
+
+// Which registers a task of the site needs when it runs.
+bool Binder::keep_registers(u32 site) {
+  BoundSite& out = out_.sites_[site];
+  u64 used = 0;
+  for (u32 k = 0; k < out.num_scalars; ++k) {
+    used |= registers_in_[out_.scalars_[out.scalars + k].value.node];
+  }
+  for (u32 p = 0; p < out.num_accesses; ++p) {
+    const BoundAccess& a = out_.accesses_[out_.site_access(out, p)];
+    for (u32 d = 0; d < a.rank; ++d) {
+      const BoundDim& dim = out_.dims_[a.dims + d];
+      used |= registers_in_[dim.start.node] | registers_in_[dim.extent.node] |
+              registers_in_[dim.step.node];
+    }
+  }
+  for (u32 v = kColumns; v < kMaxVars; ++v) {
+    if ((used >> v & 1u) == 0) continue;
+    if (out.num_registers == BoundSite::kMostRegisters) {
+      error_ = Error::make(Status::UNSUPPORTED, "a task reads more than " +
+                                                    std::to_string(BoundSite::kMostRegisters) +
+                                                    " slots and columns");
+      error_.site = site;
+      return false;
+    }
+    const Interval r = range_of_register(v);
+    out.narrow = out.narrow && r.lo >= INT32_MIN && r.hi <= INT32_MAX;
+    out.registers[out.num_registers++] = static_cast<u8>(v);
+  }
+  return true;
 }
 
 void Binder::bind_access(u32 access, bool alive) {

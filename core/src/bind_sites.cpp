@@ -61,6 +61,10 @@ bool Binder::prepare_access(u32 access) {
                                         static_cast<u64>(dim.start.form.coef[l]) * scale);
     }
     offset.top = std::max(offset.top, dim.start.form.top);
+    for (u32 r = 0; r < dim.start.form.num_regs; ++r) {
+      const u64 factor = static_cast<u64>(dim.start.form.reg_coef[r]) * scale;
+      if (!offset.add_register(dim.start.form.reg[r], static_cast<i64>(factor))) return false;
+    }
     if (dim.dropped) continue;
     view.shape[seen] = dim.extent.form.base;
     view.stride[seen] = dim.step.form.base * t.stride[d];
@@ -86,6 +90,12 @@ void Binder::find_independent_axis() {
   const Instr first = out_.code_[pc];
   if (static_cast<Op>(first.opcode) != Op::PARALLEL_FOR) return;
   if (static_cast<Op>(out_.code_[first.operand2].opcode) != Op::HALT) return;
+  // Control that reads what tasks write, or carries values from iteration to iteration, has an
+  // order.
+  if (plan_.has(Feature::DATA_DEPENDENT) || plan_.has(Feature::AFTER)) return;
+  for (u32 s = 0; s < plan_.count(Section::SLOT); ++s) {
+    if (plan_.get<Section::SLOT>(s).level == 0) return;
+  }
   const BoundLoop& loop = out_.loops_[first.operand1];
   if (!loop.start.constant() || !loop.extent.constant()) return;
   if (!iterations_independent() || !count_outer_tasks(first.operand1)) return;
@@ -139,7 +149,7 @@ bool Binder::count_outer_tasks(u32 axis) {
   if (extent > kMostIterations) return false;
   out_.outer_tasks_.reserve(static_cast<std::size_t>(std::max<i64>(extent, 0)) + 1);
   u64 total = 0;
-  i64 loops[kMaxLoops] = {};
+  i64 loops[kMaxVars] = {};
   for (i64 i = 0; i <= extent; ++i) {
     out_.outer_tasks_.push_back(total);
     loops[0] = loop.start.form.base + i;

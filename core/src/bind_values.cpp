@@ -55,6 +55,11 @@ bool Binder::take_bindings(const ptowsp_binding* bindings, std::size_t count) {
 
 bool Binder::take_scalar(u32 symbol, i64 value) {
   const Symbol s = plan_.get<Section::SYMBOL>(symbol);
+  const bool is_float = s.dtype <= static_cast<u32>(DType::BF16);
+  if (is_float) {  // has no range
+    out_.symbols_[symbol] = value;
+    return true;
+  }
   if (value < s.min_value || value > s.max_value) {
     return fail(symbol, name(symbol) + " is " + std::to_string(value) + ", legal are " +
                             std::to_string(s.min_value) + " to " + std::to_string(s.max_value));

@@ -39,9 +39,12 @@ class Binder {
   Interval range_of_affine(const Affine& form, const Interval* loops) const;
   BoundExpr use(u32 node, const Interval* loops) const;
   bool walk_code();
-  bool bind_axis(u32 axis, u32 level, bool alive);
+  Interval range_of_register(u32 variable) const;
+  void find_registers();
+  bool bind_axis(Instr instr, u32 level, bool alive);
   bool check_ragged(const Axis& a);
-  void bind_site(u32 site, bool alive);
+  bool bind_site(u32 site, bool alive);
+  bool keep_registers(u32 site);
   void bind_access(u32 access, bool alive);
   bool prove_dim(const BoundDim& dim, i64 shape) const;
   void choose_cells();
@@ -64,6 +67,9 @@ class Binder {
   std::vector<u64> byte_lo_;        // by TENSOR
   std::vector<u64> byte_hi_;        // by TENSOR; empty tensors have lo == hi
   Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
+  Interval columns_[kMaxLoops];     // of the columns of sparse loops, by level
+  std::vector<u32> register_of_;    // by EXPR: the register that holds its value, or kNone
+  std::vector<u64> registers_in_;   // by EXPR: a bit for each register that its value needs
 
   // Where a dimension of an access lies: coef * (outermost loop variable) + [lo, hi].
   struct Span {

@@ -15,7 +15,7 @@ Cursor Cursor::over_range(const BoundPlan& plan, u32 entry, i64 lo, i64 hi, u64 
   c.frames[0] = CursorFrame{c.pc, 0, lo, hi};
   c.depth = 1;
   c.level = 1;
-  c.loops[0] = lo;
+  c.vars[0] = lo;
   c.pc += 1;
   c.next_task = before;
   return c;
@@ -34,7 +34,7 @@ Event Cursor::advance(const BoundPlan& plan, Error* error) {
       }
     }
     announced = 0;
-    bool quiet = false;  // the instruction is no event
+    bool quiet = true;  // the instruction is no event
     Event event = Event::Done;
     switch (op) {
       case Op::TASK:
@@ -44,6 +44,8 @@ Event Cursor::advance(const BoundPlan& plan, Error* error) {
         return Event::Task;
       case Op::PARALLEL_FOR:
       case Op::FOR_EACH:
+      case Op::SELECT:
+      case Op::LOOP_WHILE:
         event = enter_loop(plan, instr, &quiet, error);
         break;
       case Op::COMBINE:
@@ -53,17 +55,31 @@ Event Cursor::advance(const BoundPlan& plan, Error* error) {
         event = Event::GroupOpen;
         quiet = op == Op::COMBINE;
         break;
+      case Op::COND:
+        if (!enter_cond(plan, instr, error)) return Event::Error;
+        break;
       case Op::END:
-        event = leave_block(plan, &quiet);
+        event = leave_block(plan, &quiet, error);
+        break;
+      case Op::SLOT_LOAD:
+        site = instr.operand2;
+        announced = 1;
+        return Event::Load;
+      case Op::SLOT_SET:
+      case Op::LET:
+        if (!plan.value(instr.operand2, vars, &vars[plan.target(instr)], error)) {
+          error->at_record(Section::CODE, pc, vars, level);
+          return Event::Error;
+        }
+        pc += 1;
         break;
       case Op::NOP:
         pc += 1;
-        quiet = true;
         break;
       default:  // HALT; anything else is refused when the program is made
         return Event::Done;
     }
-    if (!quiet) return event;
+    if (!quiet || event == Event::Error) return event;
   }
 }
 
@@ -71,45 +87,121 @@ Event Cursor::enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error*
   const BoundLoop& loop = plan.loop(instr.operand1);
   i64 start = 0;
   i64 extent = 0;
-  if (!plan.eval(loop.start, loops, &start, error)) return Event::Error;
-  if (!plan.eval(loop.extent, loops, &extent, error)) return Event::Error;
-  if (extent < 0) {
-    const Axis axis = plan.plan().get<Section::AXIS>(instr.operand1);
-    *error = Error::make(Status::EXECUTION_ERROR,
-                         "axis '" + std::string(plan.plan().string(axis.name)) +
-                             "' has the negative extent " + std::to_string(extent));
+  i64 end = 0;
+  *quiet = false;
+  if (!plan.eval(loop.start, vars, &start, error) ||
+      !plan.eval(loop.extent, vars, &extent, error)) {
+    error->at_record(Section::AXIS, instr.operand1, vars, level);
     return Event::Error;
   }
-  if (extent == 0) {
+  const auto fail = [&](const std::string& what) {
+    const Axis axis = plan.plan().get<Section::AXIS>(instr.operand1);
+    *error = Error::make(Status::EXECUTION_ERROR,
+                         "axis '" + std::string(plan.plan().string(axis.name)) + "' " + what);
+    error->at_record(Section::AXIS, instr.operand1, vars, level);
+    return Event::Error;
+  };
+  if (extent < 0) return fail("has the negative extent " + std::to_string(extent));
+  if (__builtin_add_overflow(start, extent, &end)) return fail("ends beyond 64 bits");
+  const auto op = static_cast<Op>(instr.opcode);
+  if (extent == 0 && op != Op::LOOP_WHILE) {
     pc = instr.operand2;
     *quiet = true;
     return Event::Done;
   }
-  i64 end = 0;
-  if (__builtin_add_overflow(start, extent, &end)) {
-    *error = Error::make(Status::EXECUTION_ERROR, "integer overflow at the end of a loop");
-    return Event::Error;
-  }
+  const u32 opener = pc;
   frames[depth++] = CursorFrame{pc, 0, start, end};
-  loops[level++] = start;
-  pc += 1;
-  *quiet = static_cast<Op>(instr.opcode) == Op::PARALLEL_FOR;
+  vars[level++] = start;
+  bool goes_on = true;
+  if (!enter_iteration(plan, opener, &goes_on, error)) return Event::Error;
+  if (!goes_on) return leave_loop(plan, quiet);
+  *quiet = op != Op::FOR_EACH;
   return Event::GroupOpen;
 }
 
-Event Cursor::leave_block(const BoundPlan& plan, bool* quiet) {
+// The innermost loop has a new value.
+bool Cursor::enter_iteration(const BoundPlan& plan, u32 opener, bool* goes_on, Error* error) {
+  const Instr instr = plan.code()[opener];
+  const auto op = static_cast<Op>(instr.opcode);
+  pc = opener + 1;
+  if (op == Op::SELECT) {
+    const BoundLoop& loop = plan.loop(instr.operand1);
+    if (plan.value(loop.value, vars, &vars[kColumns + level - 1], error)) return true;
+    error->at_record(Section::AXIS, instr.operand1, vars, level);
+    return false;
+  }
+  if (op != Op::LOOP_WHILE) return true;
+  const CursorFrame& frame = frames[depth - 1];
+  i64 condition = 0;
+  if (!plan.value(plan.code()[pc].operand2, vars, &condition, error)) {
+    error->at_record(Section::AXIS, instr.operand1, vars, level);
+    return false;
+  }
+  *goes_on = condition != 0;
+  pc += 1;
+  if (condition == 0 || frame.index < frame.end) return true;
+  const Axis axis = plan.plan().get<Section::AXIS>(instr.operand1);
+  *error = Error::make(Status::EXECUTION_ERROR,
+                       "loop_while '" + std::string(plan.plan().string(axis.name)) +
+                           "' still holds after max_iterations=" + std::to_string(frame.end));
+  error->at_record(Section::AXIS, instr.operand1, vars, level - 1);
+  return false;
+}
+
+// Into the block if the condition holds, else into the ELSE block behind it if there is one.
+bool Cursor::enter_cond(const BoundPlan& plan, Instr instr, Error* error) {
+  i64 condition = 0;
+  if (!plan.value(plan.code()[pc + 1].operand2, vars, &condition, error)) {
+    error->at_record(Section::CODE, pc, vars, level);
+    return false;
+  }
+  if (condition != 0) {
+    frames[depth++] = CursorFrame{pc, 0, 0, 0};
+    pc += 2;
+    return true;
+  }
+  pc = instr.operand2;
+  if (static_cast<Op>(plan.code()[pc].opcode) == Op::ELSE) {
+    frames[depth++] = CursorFrame{pc, 0, 0, 0};
+    pc += 1;
+  }
+  return true;
+}
+
+Event Cursor::leave_block(const BoundPlan& plan, bool* quiet, Error* error) {
   CursorFrame& frame = frames[depth - 1];
   const Instr opener = plan.code()[frame.pc];
   const auto op = static_cast<Op>(opener.opcode);
-  const bool is_loop = op == Op::PARALLEL_FOR || op == Op::FOR_EACH;
-  const bool ordered = op == Op::FOR_EACH || op == Op::SEQUENTIAL;
-  *quiet = !ordered;
-  if (is_loop && ++frame.index < frame.end) {
-    loops[level - 1] = frame.index;
-    pc = frame.pc + 1;
-    return Event::PhaseNext;
+  switch (op) {
+    case Op::COND:
+      depth -= 1;
+      pc = opener.operand2;
+      if (static_cast<Op>(plan.code()[pc].opcode) == Op::ELSE) pc = plan.code()[pc].operand2;
+      return Event::Done;
+    case Op::COMBINE:
+    case Op::ELSE:
+    case Op::SEQUENTIAL:
+      *quiet = op != Op::SEQUENTIAL;
+      depth -= 1;
+      pc = opener.operand2;
+      return Event::GroupClose;
+    default:
+      break;
   }
-  if (is_loop) level -= 1;
+  vars[level - 1] = ++frame.index;
+  bool goes_on = frame.index < frame.end;
+  if (goes_on || op == Op::LOOP_WHILE) {
+    if (!enter_iteration(plan, frame.pc, &goes_on, error)) return Event::Error;
+  }
+  if (!goes_on) return leave_loop(plan, quiet);
+  *quiet = op != Op::FOR_EACH;
+  return Event::PhaseNext;
+}
+
+Event Cursor::leave_loop(const BoundPlan& plan, bool* quiet) {
+  const Instr opener = plan.code()[frames[depth - 1].pc];
+  *quiet = static_cast<Op>(opener.opcode) != Op::FOR_EACH;
+  level -= 1;
   depth -= 1;
   pc = opener.operand2;
   return Event::GroupClose;

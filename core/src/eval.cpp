@@ -1,5 +1,6 @@
 // Evaluation of expressions and regions for one task: BoundPlan's run-time half.
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "ptowsp/bind.h"
@@ -110,10 +111,16 @@ bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error)
       *out = static_cast<i64>(static_cast<u64>(e.a) | (static_cast<u64>(e.b) << 32));
       return true;
     case ExprOp::LOOPVAR:
-      *out = env.loops[e.arg];
+      *out = env.vars[e.arg];
       return true;
     case ExprOp::BOUNDVAR:
       *out = env.bound[e.arg];
+      return true;
+    case ExprOp::SLOT:
+      *out = env.vars[kSlots + e.a];
+      return true;
+    case ExprOp::LETVAR:
+      *out = env.vars[kSlots + plan_->count(Section::SLOT) + e.a];
       return true;
     case ExprOp::SYMBOL:
       *out = symbols_[e.a];
@@ -248,7 +255,7 @@ bool BoundPlan::eval_fold(const Expr& e, const Env& env, i64* out, Error* error)
   return true;
 }
 
-bool BoundPlan::region(u32 i, const i64* loops, Region* out, Error* error) const {
+bool BoundPlan::region(u32 i, const i64* vars, Region* out, Error* error) const {
   const BoundAccess& a = accesses_[i];
   const BoundTensor& t = tensors_[a.tensor];
   out->tensor = a.tensor;
@@ -262,9 +269,9 @@ bool BoundPlan::region(u32 i, const i64* loops, Region* out, Error* error) const
   i64 hi = 0;
   for (u32 d = 0; d < a.rank; ++d) {
     const BoundDim& dim = dims_[a.dims + d];
-    if (!eval(dim.start, loops, &out->start[d], error)) return false;
-    if (!eval(dim.extent, loops, &out->extent[d], error)) return false;
-    if (!eval(dim.step, loops, &out->step[d], error)) return false;
+    if (!eval(dim.start, vars, &out->start[d], error)) return false;
+    if (!eval(dim.extent, vars, &out->extent[d], error)) return false;
+    if (!eval(dim.step, vars, &out->step[d], error)) return false;
     if (a.checked && out_of_bounds(a, d, *out, error)) return false;
     if (out->extent[d] <= 0) {
       out->empty = true;
@@ -310,11 +317,17 @@ bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, Er
   return true;
 }
 
-void BoundPlan::hash_task(u32 site, const i64* loops, const Region* regions, TaskHash* hash) const {
+bool BoundPlan::hash_task(u32 site, const i64* vars, const Region* regions, TaskHash* hash,
+                          Error* error) const {
   const HashKeys& keys = HashKeys::get();
   const BoundSite& s = sites_[site];
   HashSum sum = s.hash;
-  for (u32 l = 0; l < s.level; ++l) sum.add(keys, kHashIndex + l, static_cast<u64>(loops[l]));
+  for (u32 l = 0; l < s.level; ++l) sum.add(keys, kHashIndex + l, static_cast<u64>(vars[l]));
+  for (u32 k = 0; k < s.num_scalars; ++k) {
+    u64 bits = 0;
+    if (!scalar_bits(s.scalars + k, vars, &bits, error)) return false;
+    sum.add(keys, kHashScalar + k, bits);
+  }
   for (u32 p = 0; p < s.num_accesses; ++p) {
     const Region& r = regions[p];
     u32 at = kHashTensor + 32 * p + 4;
@@ -325,6 +338,58 @@ void BoundPlan::hash_task(u32 site, const i64* loops, const Region* regions, Tas
     }
   }
   hash->add(sum);
+  return true;
+}
+
+namespace {
+
+// Smallest and largest value of an integer dtype, as far as 64 signed bits go.
+void range_of_dtype(DType dtype, i64* lo, i64* hi) {
+  const u32 bits = dtype_size(dtype) * 8;
+  const bool is_signed =
+      dtype == DType::I8 || dtype == DType::I16 || dtype == DType::I32 || dtype == DType::I64;
+  *lo = is_signed ? INT64_MIN >> (64 - bits) : 0;
+  *hi = is_signed || bits == 64 ? INT64_MAX >> (is_signed ? 64 - bits : 0) : (i64{1} << bits) - 1;
+  if (dtype == DType::BOOL) *hi = 1;
+}
+
+// A double as the bits of a smaller type, in the low end of the word.
+u64 float_bits(DType dtype, double value) {
+  if (dtype == DType::F32) return std::bit_cast<u32>(static_cast<float>(value));
+  return std::bit_cast<u64>(value);
+}
+
+}  // namespace
+
+bool BoundPlan::scalar_bits(u32 i, const i64* vars, u64* out, Error* error) const {
+  const BoundScalar& s = scalars_[i];
+  i64 value = 0;
+  if (!eval(s.value, vars, &value, error)) return false;
+  if (s.dtype == DType::F64 || s.dtype == DType::F32) {
+    *out = float_bits(s.dtype, std::bit_cast<double>(value));
+    return true;
+  }
+  i64 lo = 0;
+  i64 hi = 0;
+  range_of_dtype(s.dtype, &lo, &hi);
+  if (value < lo || value > hi) {
+    return fail(error,
+                "a scalar argument is " + std::to_string(value) + ", which its type does not hold");
+  }
+  const u32 bits = dtype_size(s.dtype) * 8;
+  *out = static_cast<u64>(value) & (~u64{0} >> (64 - bits));
+  return true;
+}
+
+bool BoundPlan::load(u32 site, const Region& region, i64* out, Error* error) const {
+  BoundArray element;
+  element.data = reinterpret_cast<const void*>(region.byte_lo);
+  element.dtype = tensors_[region.tensor].dtype;
+  *out = element.at(0, 0);
+  if (element.dtype != DType::U64 || *out >= 0) return true;
+  fail(error, "control reads a value beyond 64 signed bits");
+  error->site = site;
+  return false;
 }
 
 }  // namespace ptowsp

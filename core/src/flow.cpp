@@ -25,6 +25,7 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
   for (u32 s = 0; s < plan_.sites().size(); ++s) {
     const auto& accesses = tracking_.site(s);
     SiteMaker maker;
+    maker.site = &plan_.sites()[s];
     maker.level = plan_.sites()[s].level;
     maker.entries = tracking_.entries(s);
     maker.strip = longest_strip(s, config, workers);
@@ -65,7 +66,7 @@ std::unique_ptr<FlowMemory> Flow::fitting(std::unique_ptr<FlowMemory> memory, co
   u32 levels = 1;
   bool wide = false;
   for (const BoundSite& site : plan.sites()) {
-    levels = std::max(levels, site.level);
+    levels = std::max(levels, site.level + site.num_registers);
     wide = wide || !site.narrow;
   }
   // Each live task may hold one join per phase around it.
@@ -100,7 +101,11 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
         most = std::max(most, ++depth);
         break;
       case Op::PARALLEL_FOR:
+      case Op::SELECT:
+      case Op::LOOP_WHILE:
       case Op::COMBINE:
+      case Op::COND:
+      case Op::ELSE:
         open.push_back(0);
         break;
       case Op::END:
@@ -123,8 +128,8 @@ bool Flow::check_regions(u32 site, Error* error) {
   const BoundSite& bound = plan_.sites()[site];
   bounds_checked_ += bound.num_checked;
   for (u32 p = 0; p < bound.num_accesses; ++p) {
-    if (plan_.region(plan_.site_access(bound, p), cursor_.loops, &regions_[p], error)) continue;
-    error->at_task(site, cursor_.task_id, cursor_.loops, bound.level);
+    if (plan_.region(plan_.site_access(bound, p), cursor_.vars, &regions_[p], error)) continue;
+    error->at_task(site, cursor_.task_id, cursor_.vars, bound.level);
     return false;
   }
   return true;
@@ -142,6 +147,36 @@ void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task) {
       tiles_.read(tile, task, before);
     }
   }
+}
+
+// Reads what control asks for; false while somebody may still write it, or with an error.
+bool Flow::load(Error* error) {
+  const BoundSite& site = plan_.sites()[cursor_.site];
+  const auto& accesses = tracking_.site(cursor_.site);
+  bool waits = false;
+  if (!plan_.region(plan_.site_access(site, 0), cursor_.vars, &regions_[0], error)) {
+    error->at_task(cursor_.site, cursor_.next_task, cursor_.vars, site.level);
+    return false;
+  }
+  for (const TrackedAccess& a : accesses) {
+    if (!a.tile) {
+      boxes_->query(regions_[0],
+                    [&](u32 other) { waits = waits || !table_.ended({other, tags_[other]}); });
+      continue;
+    }
+    const u64 number =
+        a.affine ? tracking_.number(a, cursor_.vars, site) : tracking_.tile_of(regions_[0]);
+    for (u32 i = 0; i < a.num_tiles; ++i) {
+      const u64 tile = number + static_cast<u64>(tracking_.deltas(a)[i]);
+      waits = waits || !table_.ended(tiles_.writer(tile));
+    }
+  }
+  if (waits) return false;
+  i64 value = 0;
+  if (!plan_.load(cursor_.site, regions_[0], &value, error)) return false;
+  cursor_.loaded(plan_, value);
+  loads_ += 1;
+  return true;
 }
 
 void Flow::find_boxes(TaskRef task) {
@@ -207,7 +242,7 @@ std::string Flow::waiting_report() {
   std::vector<std::string> waits(table_.capacity());
   const auto name = [this](u32 s) {
     if (table_[s].site() == kJoinSite) return std::string("the phase before it");
-    i64 loops[kMaxLoops];
+    i64 loops[kMaxVars];
     table_.get_loops(s, loops, plan_.sites()[table_[s].site()].level);
     return describe_task(plan_, table_[s].site(), table_[s].task_id, loops);
   };

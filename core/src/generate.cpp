@@ -7,7 +7,7 @@ namespace ptowsp {
 Generator::Generator(const BoundPlan& plan)
     : plan_(plan), cursor_(Cursor::at_entry(plan, 0)), regions_(kMaxTensorArgs) {
   for (const BoundSite& site : plan.sites()) {
-    forms_.push_back(site.simple ? make_form(site) : HashForm{});
+    forms_.push_back(has_form(site) ? make_form(site) : HashForm{});
     line_words_ = std::max<std::size_t>(line_words_, 1 + site.level + site.num_accesses);
   }
   ring_.resize(kLines * line_words_);
@@ -51,13 +51,19 @@ bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
     const Event event = cursor_.advance(plan_, error);
     if (event == Event::Done) return true;
     if (event == Event::Error) return false;
+    if (event == Event::Load) {
+      *error = Error::make(Status::UNSUPPORTED,
+                           "which tasks there are depends on data that tasks compute: they are "
+                           "known only while the program runs; use execute(hash=True)");
+      return false;
+    }
     if (event != Event::Task) continue;
     const BoundSite& site = plan_.sites()[cursor_.site];
     const u32 opener = cursor_.depth > 0 ? cursor_.frames[cursor_.depth - 1].pc : 0;
-    if (site.simple && cursor_.depth > 0 && plan_.is_leaf(opener, cursor_.site)) {
+    if (has_form(site) && cursor_.depth > 0 && plan_.is_leaf(opener, cursor_.site)) {
       leaf_tasks(std::min(cursor_.leaf_left(), kMostAtOnce));
     } else if (!one_task(error)) {
-      error->at_task(cursor_.site, cursor_.task_id, cursor_.loops, site.level);
+      error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, site.level);
       return false;
     }
     if (cursor_.next_task < next_poll || interrupt == nullptr) continue;
@@ -72,13 +78,12 @@ bool Generator::one_task(Error* error) {
   const BoundSite& site = plan_.sites()[cursor_.site];
   u64* out = line(cursor_.task_id);
   *out++ = cursor_.site;
-  for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.loops[l]);
+  for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.vars[l]);
   for (u32 p = 0; p < site.num_accesses; ++p) {
-    if (!plan_.region(plan_.site_access(site, p), cursor_.loops, &regions_[p], error)) return false;
+    if (!plan_.region(plan_.site_access(site, p), cursor_.vars, &regions_[p], error)) return false;
     *out++ = regions_[p].byte_lo;
   }
-  plan_.hash_task(cursor_.site, cursor_.loops, regions_.data(), &hash_);
-  return true;
+  return plan_.hash_task(cursor_.site, cursor_.vars, regions_.data(), &hash_, error);
 }
 
 // `count` tasks of the leaf loop in which the cursor stands.
@@ -90,7 +95,7 @@ void Generator::leaf_tasks(i64 count) {
   for (u32 lane = 0; lane < 2; ++lane) {
     sum.lane[lane] = form.base[lane];
     for (u32 l = 0; l < site.level; ++l) {
-      sum.lane[lane] += form.coef[lane][l] * static_cast<u64>(cursor_.loops[l]);
+      sum.lane[lane] += form.coef[lane][l] * static_cast<u64>(cursor_.vars[l]);
     }
   }
   u64 first[kMaxTensorArgs];
@@ -99,10 +104,10 @@ void Generator::leaf_tasks(i64 count) {
     const u32 i = plan_.site_access(site, p);
     const Affine& offset = plan_.offset(i);
     first[p] = reinterpret_cast<u64>(plan_.tensors()[plan_.access(i).tensor].data) +
-               static_cast<u64>(offset.at(cursor_.loops));
+               static_cast<u64>(offset.at(cursor_.vars));
     step[p] = static_cast<u64>(offset.coef[inner]);
   }
-  i64& index = cursor_.loops[inner];
+  i64& index = cursor_.vars[inner];
   for (i64 k = 0; k < count; ++k) {
     if (k > 0) {
       index += 1;
@@ -112,7 +117,7 @@ void Generator::leaf_tasks(i64 count) {
     }
     u64* out = line(cursor_.task_id + static_cast<u64>(k));
     *out++ = cursor_.site;
-    for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.loops[l]);
+    for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.vars[l]);
     for (u32 p = 0; p < site.num_accesses; ++p) *out++ = first[p];
     hash_.add(sum);
   }

@@ -12,9 +12,6 @@ Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
       mode_(choose_mode(*plan_, config, workers)),
       traced_(config.trace != TracePolicy::NONE),
       next_iteration_(0) {
-  if (mode_ == Mode::Strict) {
-    scheduler_ = std::make_unique<Scheduler>(*plan_, config, workers, seed);
-  }
   workers_.reserve(workers);
   for (u32 w = 0; w < workers; ++w) {
     workers_.push_back(std::make_unique<Worker>(*plan_, *kernels, w, config.trace_capacity));
@@ -37,6 +34,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   flow_ = std::make_unique<Flow>(*plan_, config_, workers(), std::move(memory));
   flow_->table().set_alone(!started_);
   if (traced_) ready_ticks_.resize(flow_->table().capacity());
+  if (config_.ready == ReadyPolicy::FIFO) fifo_.emplace(config_.window);
   for (u32 w = 0; w < workers(); ++w) {
     workers_[w]->deque = &flow_->queues(w)->shared;
     workers_[w]->own = &flow_->queues(w)->own;
@@ -52,7 +50,6 @@ std::unique_ptr<FlowMemory> Run::end() {
 }
 
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers) {
-  if (config.ready == ReadyPolicy::FIFO) return Mode::Strict;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) {
     return Mode::Flow;
   }
@@ -66,11 +63,8 @@ Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, 
 }
 
 void Run::work(u32 worker) {
-  if (mode_ == Mode::Strict || mode_ == Mode::Split) call_crew();
+  if (mode_ == Mode::Split) call_crew();
   switch (mode_) {
-    case Mode::Strict:
-      work_strict(worker);
-      break;
     case Mode::Flow:
       work_flow(worker);
       break;
@@ -82,107 +76,12 @@ void Run::work(u32 worker) {
   Lock lock(mutex_);
   elapsed_ns_ = std::max(elapsed_ns_, clock_.since());
   if (traced_) clock_.calibrate();
-  changed_.notify_all();
-}
-
-void Run::work_strict(u32 worker) {
-  Lock lock(mutex_);
-  while (!stop_) {
-    if (worker == 0 && interrupt_ != nullptr) {
-      lock.unlock();
-      poll_interrupt();
-      lock.lock();
-      if (stop_) break;
-    }
-    u32 slot = 0;
-    bool stolen = false;
-    if (scheduler_->take(worker, &slot, &stolen)) {
-      execute(&lock, worker, slot, stolen);
-    } else if (scheduler_->can_generate()) {
-      generate(worker);
-    } else if (running_ == 0) {
-      settle();
-    } else {
-      park(&lock, worker);
-    }
-  }
-}
-
-void Run::generate(u32 worker) {
-  Error error;
-  if (!scheduler_->generate(worker, kBurst, &error)) fail(std::move(error));
-  wake();
-}
-
-// Nothing runs, nothing may start, nothing can be generated.
-void Run::settle() {
-  Error error;
-  if (scheduler_->finished()) {
-    stop_ = true;
-  } else if (!scheduler_->quiesce(&error)) {
-    fail(std::move(error));
-  }
-  changed_.notify_all();
-}
-
-void Run::execute(Lock* lock, u32 worker, u32 slot, bool stolen) {
-  const TaskRecord task = scheduler_->record(slot);
-  const u64 take = takes_++;
-  running_ += 1;
-  lock->unlock();
-
-  Worker& me = *workers_[worker];
-  Error error;
-  bool ok = false;
-  if (traced_) {
-    ptowsp_event event{};
-    event.task_id = task.task_id;
-    event.seq = task.seq;
-    event.take = take;
-    event.ready_ns = task.ready_ticks;
-    event.site = task.site;
-    event.stolen = stolen ? 1 : 0;
-    ok = run_traced(worker, &event, task.loops, &error);
-  } else {
-    ok = me.runner.run(task.site, task.loops, task.task_id, &error);
-  }
-
-  lock->lock();
-  running_ -= 1;
-  me.tasks += 1;
-  if (!ok) {
-    fail(std::move(error));
-    return;
-  }
-  scheduler_->finish(slot, worker);
-  wake();
-}
-
-void Run::park(Lock* lock, u32 worker) {
-  workers_[worker]->parks += 1;
-  idle_ += 1;
-  if (worker == 0 && interrupt_ != nullptr) {
-    changed_.wait_for(*lock, kPollEvery);
-  } else {
-    changed_.wait(*lock);
-  }
-  idle_ -= 1;
-}
-
-void Run::wake() {
-  if (idle_ == 0) return;
-  if (stop_ || scheduler_->ready() > 1) {
-    changed_.notify_all();
-  } else if (scheduler_->ready() == 1 || scheduler_->can_generate()) {
-    changed_.notify_one();
-  }
 }
 
 // Under the lock.
 void Run::fail(Error error) {
   if (error_.ok()) error_ = std::move(error);
   stop_ = true;
-  changed_.notify_all();
   lot_.notify_all();
 }
 
@@ -225,7 +124,6 @@ ptowsp_stats Run::stats() const {
   Lock lock(mutex_);
   if (final_stats_) return *final_stats_;
   ptowsp_stats out{};
-  if (scheduler_ != nullptr) out = scheduler_->stats();
   out.bounds_proved = plan_->accesses_proved();
   out.elapsed_ns = elapsed_ns_;
   if (flow_ != nullptr) {
@@ -239,16 +137,18 @@ ptowsp_stats Run::stats() const {
     out.window_stall_ns = window_stall_ns_;
     out.window_overflows = config_.window_mode == WindowMode::BENCHMARK ? window_stalls_ : 0;
     out.start_released = start_released_;
+    out.loads = flow_->loads();
+    out.control_waits = control_waits_;
     out.start_held = start_held_;
   }
   for (const auto& w : workers_) {
     out.parks += w->parks;
     out.trace_dropped += w->trace.dropped();
-    if (mode_ == Mode::Strict) continue;
     out.tasks += w->tasks;
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
     out.stolen += w->stolen;
+    out.loads += w->loads;
     out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
     if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;
   }

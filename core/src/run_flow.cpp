@@ -1,4 +1,4 @@
-// Runs that track dependences with a deque per worker.
+// Runs that track dependences.
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -13,13 +13,17 @@ namespace ptowsp {
 inline void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   if (traced_) ready_ticks_[slot] = Clock::ticks();
-  if (config_.ready != ReadyPolicy::WORK_STEAL) {
+  if (config_.ready == ReadyPolicy::AUTO) {
     if (me.own->size() == 0 && me.next == kNil) {
       me.next = slot;
       return;
     }
     if (me.next != kNil) keep(&me, std::exchange(me.next, kNil));
     keep(&me, slot);
+    return;
+  }
+  if (fifo_) {
+    push_fifo(&me, slot);
     return;
   }
   me.deque->push(slot);
@@ -32,8 +36,9 @@ inline bool Run::run_single(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   const TaskTable& table = flow_->table();
   const TaskTable::Record& r = table[slot];
-  i64 loops[kMaxLoops];
-  table.get_loops(slot, loops, plan_->sites()[r.site()].level);
+  const BoundSite& site = plan_->sites()[r.site()];
+  i64 loops[kMaxVars];
+  table.get_loops(slot, loops, site.level + site.num_registers);
   if (!me.runner.run(r.site(), loops, r.task_id, &me.error)) {
     fail_now(std::move(me.error));
     return false;
@@ -69,6 +74,7 @@ inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
 
 inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   Worker& me = *workers_[worker];
+  if (fifo_) return take_fifo(&me, slot);
   if (me.next != kNil) {
     *slot = std::exchange(me.next, kNil);
     return true;
@@ -108,7 +114,8 @@ void Run::work_flow(u32 worker) {
 // who will look for more at about the same time, need not wait for it.
 bool Run::runs_low(Worker& me) {
   constexpr u32 kLow = 8;
-  if (me.own->size() >= kLow || workers() == 1 || generated_all_.load(std::memory_order_relaxed)) {
+  if (me.own->size() >= kLow || workers() == 1 || generated_all_.load(std::memory_order_relaxed) ||
+      config_.ready == ReadyPolicy::FIFO) {
     return false;
   }
   if (me.patience > 0) {
@@ -184,16 +191,17 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
   Worker& me = *workers_[worker];
   const TaskTable& table = flow_->table();
   const TaskTable::Record& r = table[slot];
-  const u32 level = plan_->sites()[r.site()].level;
-  i64 loops[kMaxLoops];
-  table.get_loops(slot, loops, level);
+  const BoundSite& site = plan_->sites()[r.site()];
+  const u32 level = site.level;
+  i64 loops[kMaxVars];
+  table.get_loops(slot, loops, level + site.num_registers);
   for (u32 done = 0; done < r.count();) {
     const u32 count = traced_ ? 1 : std::min<u32>(r.count() - done, me.budget);
     const u64 task_id = r.task_id + done;
     bool ok = false;
     if (traced_) {
       ptowsp_event event{};
-      event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
+      event.take = fifo_ ? me.take : next_take_.fetch_add(1, std::memory_order_relaxed);
       event.ready_ns = ready_ticks_[slot];
       event.task_id = event.seq = task_id;
       event.site = r.site();
@@ -267,6 +275,7 @@ void Run::generate_locked(u32 worker) {
   }
   if (made == Flow::Made::Failed) fail_now(std::move(error));
   if (made == Flow::Made::Full) window_full(worker);
+  if (made == Flow::Made::Waits) control_waits(worker);
   if (made == Flow::Made::Done) all_generated();
   const bool enough =
       config_.start == StartPolicy::THRESHOLD && flow_->made() >= config_.start_threshold;
@@ -285,11 +294,21 @@ void Run::window_full(u32 worker) {
                                 "the task window of " + std::to_string(config_.window) +
                                     " records is full and its mode is ABORT");
       const Cursor& c = flow_->cursor();
-      error.at_task(c.site, c.task_id, c.loops, plan_->sites()[c.site].level);
+      error.at_task(c.site, c.task_id, c.vars, plan_->sites()[c.site].level);
       fail_now(std::move(error));
     }
   }
   // Nothing runs before the start, so nothing would ever make room: the policy has to let go.
+  let_go(worker);
+}
+
+// Under the token. The value comes from a task, which has to be let go as well.
+void Run::control_waits(u32 worker) {
+  control_waits_ += 1;
+  let_go(worker);
+}
+
+void Run::let_go(u32 worker) {
   if (started_.load(std::memory_order_relaxed)) return;
   start_released_ += 1;
   start_held_ += held_.size();
@@ -346,6 +365,11 @@ void Run::run_stretch(u32 worker) {
     if (event == Event::Error) fail_now(std::move(error));
     if (event == Event::Done) all_generated();
     if (event == Event::Error || event == Event::Done) break;
+    if (event == Event::Load) {
+      if (load_here(worker, &cursor, &error)) continue;
+      fail_now(std::move(error));
+      break;
+    }
     if (event != Event::Task) {
       flow_->on_group(event, ready, freed);
       continue;
@@ -366,9 +390,32 @@ u64 Run::total_done() const {
   return total;
 }
 
-bool Run::all_deques_empty() const {
+bool Run::nothing_ready() {
+  if (fifo_) {
+    const std::lock_guard lock(fifo_mutex_);
+    return fifo_->size() == 0;
+  }
   return std::all_of(workers_.begin(), workers_.end(),
                      [](const auto& w) { return w->deque->size() <= 0; });
+}
+
+void Run::push_fifo(Worker* me, u32 slot) {
+  u64 size = 0;
+  {
+    const std::lock_guard lock(fifo_mutex_);
+    fifo_->push(slot, flow_->table()[slot].task_id);
+    size = fifo_->size();
+  }
+  me->ready_high = std::max(me->ready_high, size);
+  if (size > 1) call_crew();
+  lot_.notify_one();
+}
+
+bool Run::take_fifo(Worker* me, u32* slot) {
+  const std::lock_guard lock(fifo_mutex_);
+  if (!fifo_->take(slot)) return false;
+  if (traced_) me->take = next_take_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 // A worker without work spins a little, then naps, longer each time. It wakes up by itself as well,
@@ -393,7 +440,7 @@ void Run::idle(u32 worker, u32* misses) {
   const u64 ticket = lot_.prepare();
   const u32 resting = resting_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (resting == workers()) check_stuck();
-  if (stop_ || !all_deques_empty()) {
+  if (stop_ || !nothing_ready()) {
     lot_.withdraw();
   } else {
     workers_[worker]->parks += 1;
@@ -408,7 +455,7 @@ void Run::check_stuck() {
   flow_->collect();
   const bool ended = generated_all_ && total_done() == made_;
   const bool can_go_on = flow_->can_make() && !generated_all_;
-  if (!ended && !can_go_on && all_deques_empty()) {
+  if (!ended && !can_go_on && nothing_ready()) {
     fail_now(Error::make(Status::DEADLOCK, flow_->waiting_report()));
   }
   flow_->unlock();

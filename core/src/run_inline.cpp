@@ -38,6 +38,7 @@ bool Run::run_range(u32 worker, Cursor* cursor, Error* error) {
     const Event event = cursor->advance(*plan_, error);
     if (event == Event::Done) return true;
     if (event == Event::Error) return false;
+    if (event == Event::Load && !load_here(worker, cursor, error)) return false;
     if (event != Event::Task) continue;
     const i64 count = run_here(worker, cursor, error);
     if (count == 0) return false;
@@ -55,17 +56,35 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
   if (!leaf || traced_) return run_task(worker, *cursor, error) ? 1 : 0;
   const i64 count = std::min<i64>(cursor->leaf_left(), me.budget);
-  if (!me.runner.run_leaf(cursor->site, cursor->loops, cursor->task_id, count, &me.tasks, error)) {
-    return 0;
-  }
+  i64 packed[kMaxVars];
+  BoundPlan::pack(site, cursor->vars, packed);
+  if (!me.runner.run_leaf(cursor->site, packed, cursor->task_id, count, &me.tasks, error)) return 0;
   cursor->leaf_skip(count);
   return count;
 }
 
+// Everything before the load has ended.
+bool Run::load_here(u32 worker, Cursor* cursor, Error* error) {
+  const BoundSite& site = plan_->sites()[cursor->site];
+  Region region;
+  i64 value = 0;
+  workers_[worker]->bounds_checked += site.num_checked;
+  if (!plan_->region(plan_->site_access(site, 0), cursor->vars, &region, error) ||
+      !plan_->load(cursor->site, region, &value, error)) {
+    error->at_task(cursor->site, cursor->next_task, cursor->vars, site.level);
+    return false;
+  }
+  workers_[worker]->loads += 1;
+  cursor->loaded(*plan_, value);
+  return true;
+}
+
 bool Run::run_task(u32 worker, const Cursor& cursor, Error* error) {
   Worker& me = *workers_[worker];
+  i64 packed[kMaxVars];
+  BoundPlan::pack(plan_->sites()[cursor.site], cursor.vars, packed);
   if (!traced_) {
-    if (!me.runner.run(cursor.site, cursor.loops, cursor.task_id, error)) return false;
+    if (!me.runner.run(cursor.site, packed, cursor.task_id, error)) return false;
     me.tasks += 1;
     return true;
   }
@@ -74,7 +93,7 @@ bool Run::run_task(u32 worker, const Cursor& cursor, Error* error) {
   event.task_id = event.seq = cursor.task_id;
   event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
   event.site = cursor.site;
-  const bool ok = run_traced(worker, &event, cursor.loops, error);
+  const bool ok = run_traced(worker, &event, packed, error);
   me.tasks += ok ? 1 : 0;
   return ok;
 }

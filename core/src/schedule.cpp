@@ -1,5 +1,6 @@
 #include "ptowsp/schedule.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -102,30 +103,36 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
 }
 
 bool check_supported(const PlanView& plan, Error* error) {
-  const std::pair<Feature, const char*> missing[] = {
-      {Feature::SPARSE, "sparse axes"},
-      {Feature::COND, "conditional control"},
-      {Feature::DATA_DEPENDENT, "data-dependent control"},
-      {Feature::CHANNEL, "channels"},
-      {Feature::PAGED, "paged tensors"},
-      {Feature::ALLOC, "temporaries"},
-      {Feature::COLLECTIVE, "collectives"},
-      {Feature::MULTI_DOMAIN, "several domains"},
-      {Feature::SLOT, "slots"},
-      {Feature::TIER, "tiered kernels"},
-      {Feature::AFTER, "explicit dependences"}};
+  const std::pair<Feature, const char*> missing[] = {{Feature::CHANNEL, "channels"},
+                                                     {Feature::PAGED, "paged tensors"},
+                                                     {Feature::ALLOC, "temporaries"},
+                                                     {Feature::COLLECTIVE, "collectives"},
+                                                     {Feature::MULTI_DOMAIN, "several domains"},
+                                                     {Feature::TIER, "tiered kernels"},
+                                                     {Feature::AFTER, "explicit dependences"}};
   for (const auto& [feature, name] : missing) {
     if (!plan.has(feature)) continue;
     return refuse(error, Status::UNSUPPORTED,
                   std::string("the plan uses ") + name + ", which cpu_sim does not run");
   }
   for (u32 i = 0; i < plan.count(Section::EXPR); ++i) {
-    if (static_cast<ScalarType>(plan.expr(i).type) != ScalarType::F64) continue;
-    return refuse(error, Status::UNSUPPORTED, "cpu_sim does not evaluate f64 expressions");
+    const auto op = static_cast<ExprOp>(plan.expr(i).op);
+    const bool moves = op == ExprOp::CONST || op == ExprOp::SYMBOL || op == ExprOp::SELECT;
+    if (static_cast<ScalarType>(plan.expr(i).type) != ScalarType::F64 || moves) continue;
+    return refuse(error, Status::UNSUPPORTED, "cpu_sim does not compute with f64 expressions");
+  }
+  u32 lets = 0;
+  for (u32 pc = 0; pc < plan.count(Section::CODE); ++pc) {
+    const Instr instr = plan.code(pc);
+    if (static_cast<Op>(instr.opcode) == Op::LET) lets = std::max(lets, instr.operand1 + 1u);
+  }
+  if (plan.count(Section::SLOT) + lets > kMaxKept) {
+    return refuse(error, Status::UNSUPPORTED,
+                  "more than " + std::to_string(kMaxKept) + " slots in one plan");
   }
   for (u32 pc = 0; pc < plan.count(Section::CODE); ++pc) {
     const auto op = static_cast<Op>(plan.code(pc).opcode);
-    if (op != Op::SCALAR && op != Op::BARRIER && op != Op::CALL && op != Op::BREAK) continue;
+    if (op != Op::BARRIER && op != Op::CALL && op != Op::BREAK) continue;
     return refuse(error, Status::UNSUPPORTED,
                   "instruction " + std::to_string(pc) + " is one that cpu_sim does not run");
   }

@@ -9,6 +9,7 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
   for (u32 s = 0; s < sites_.size(); ++s) {
     const BoundSite& site = plan.sites()[s];
     SiteCall& out = sites_[s];
+    if (site.kind == TaskKind::LOAD) continue;
     out.kernel = kernels[site.kernel];
     out.views.resize(site.num_accesses);
     out.simple = site.simple;
@@ -21,9 +22,16 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
       out.forms.push_back(
           static_cast<i64>(reinterpret_cast<u64>(data) + static_cast<u64>(offset.base)));
       out.forms.insert(out.forms.end(), offset.coef, offset.coef + site.level);
+      for (u32 r = 0; r < site.num_registers; ++r) {
+        out.forms.push_back(offset.coef_of(site.registers[r]));
+      }
     }
     out.call.views = out.views.data();
     out.call.num_views = site.num_accesses;
+    out.num_vars = site.level + site.num_registers;
+    out.scalars.resize(site.num_scalars);
+    out.call.scalars = out.scalars.data();
+    out.call.num_scalars = site.num_scalars;
     out.call.num_indices = site.level;
     out.call.site = s;
     out.call.worker = worker;
@@ -38,8 +46,9 @@ bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* 
   const BoundSite& bound = plan_.sites()[site];
   point_views(&s, loops);
   i64 step[kMaxTensorArgs];
-  for (u32 p = 0; p < bound.num_accesses; ++p)
-    step[p] = s.forms[p * (1 + bound.level) + bound.level];
+  for (u32 p = 0; p < bound.num_accesses; ++p) {
+    step[p] = s.forms[p * (1 + s.num_vars) + bound.level];
+  }
   s.call.indices = loops;
   i64& index = loops[bound.level - 1];
   for (i64 k = 0; k < count; ++k) {
@@ -50,6 +59,10 @@ bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* 
       }
     }
     s.call.task_id = first_task + static_cast<u64>(k);
+    if (bound.num_scalars > 0 && !fill_scalars(site, loops, s.call.task_id, error)) {
+      *done += static_cast<u64>(k);
+      return false;
+    }
     const i32 result = s.kernel.fn(&s.call, s.kernel.user);
     if (result == 0) continue;
     *done += static_cast<u64>(k);
@@ -60,14 +73,28 @@ bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* 
   return true;
 }
 
+bool TaskRunner::fill_scalars(u32 site, const i64* loops, u64 task_id, Error* error) {
+  const BoundSite& bound = plan_.sites()[site];
+  i64 vars[kMaxVars];
+  BoundPlan::unpack(bound, loops, vars);
+  for (u32 k = 0; k < bound.num_scalars; ++k) {
+    if (plan_.scalar_bits(bound.scalars + k, vars, &sites_[site].scalars[k], error)) continue;
+    error->at_task(site, task_id, loops, bound.level);
+    return false;
+  }
+  return true;
+}
+
 bool TaskRunner::fill_views(u32 site, const i64* loops, u64 task_id, Error* error) {
   SiteCall& s = sites_[site];
   const BoundSite& bound = plan_.sites()[site];
   Region region;
+  i64 vars[kMaxVars];
+  BoundPlan::unpack(bound, loops, vars);
   for (u32 p = 0; p < bound.num_accesses; ++p) {
     const u32 i = plan_.site_access(bound, p);
     const BoundAccess& access = plan_.access(i);
-    if (!plan_.region(i, loops, &region, error)) {
+    if (!plan_.region(i, vars, &region, error)) {
       error->at_task(site, task_id, loops, bound.level);
       return false;
     }

@@ -48,6 +48,9 @@ bool Tracking::refine(u32 access, Tiling* tiling, bool first) const {
     for (u32 l = 0; dim.start.affine && l < dim.start.form.top; ++l) {
       size = std::gcd(size, dim.start.form.coef[l]);
     }
+    for (u32 r = 0; dim.start.affine && r < dim.start.form.num_regs; ++r) {
+      size = std::gcd(size, dim.start.form.reg_coef[r]);
+    }
     tiling->size[d] = size;
   }
   return true;
@@ -154,6 +157,9 @@ void Tracking::add_site(u32 s) {
       out.form = static_cast<u32>(forms_.size());
       forms_.push_back(number.base);
       forms_.insert(forms_.end(), number.coef, number.coef + site.level);
+      for (u32 r = 0; r < site.num_registers; ++r) {
+        forms_.push_back(number.coef_of(site.registers[r]));
+      }
     }
     if (out.tile) make_deltas(a, tilings_[t.geometry], &out);
     tiles += out.tile ? out.num_tiles : 0;
@@ -176,6 +182,10 @@ bool Tracking::make_number(const BoundAccess& a, const Tiling& t, Affine* out) c
       out->coef[l] += start.form.coef[l] / t.size[d] * t.stride[d];
     }
     out->top = std::max(out->top, start.form.top);
+    for (u32 r = 0; r < start.form.num_regs; ++r) {
+      const i64 factor = start.form.reg_coef[r] / t.size[d] * t.stride[d];
+      if (!out->add_register(start.form.reg[r], factor)) return false;
+    }
   }
   return true;
 }
@@ -197,6 +207,7 @@ void Tracking::make_deltas(const BoundAccess& a, const Tiling& t, TrackedAccess*
 // True if no two tasks of the site have the same tile number: sorted by size, each coefficient
 // outruns all that the smaller ones together can add.
 bool Tracking::touched_once(const BoundSite& site, const Affine& number) const {
+  if (number.num_regs > 0) return false;   // who knows what a register holds
   std::vector<std::pair<i64, i64>> terms;  // |coefficient|, reach
   for (u32 l = 0; l < site.level; ++l) {
     if (site.reach[l] < 0) return false;

@@ -17,6 +17,8 @@ from pto_wsp.errors import ScheduleError as ScheduleError
 from pto_wsp.errors import SynchronizeTimeout as SynchronizeTimeout
 from pto_wsp.errors import TypeCheckError as TypeCheckError
 from pto_wsp.errors import WindowOverflow as WindowOverflow
+from pto_wsp.frontend import Accum as Accum
+from pto_wsp.frontend import Constexpr as Constexpr
 from pto_wsp.frontend import Dense as Dense
 from pto_wsp.frontend import DenseDyn as DenseDyn
 from pto_wsp.frontend import Deps as Deps
@@ -26,9 +28,13 @@ from pto_wsp.frontend import Out as Out
 from pto_wsp.frontend import P as P
 from pto_wsp.frontend import Ragged as Ragged
 from pto_wsp.frontend import ReadyPolicy as ReadyPolicy
+from pto_wsp.frontend import Scalar as Scalar
+from pto_wsp.frontend import Sparse as Sparse
 from pto_wsp.frontend import StartPolicy as StartPolicy
 from pto_wsp.frontend import TaskWindow as TaskWindow
 from pto_wsp.frontend import Tensor as Tensor
+from pto_wsp.frontend import Tile as Tile
+from pto_wsp.frontend import Tiled as Tiled
 from pto_wsp.frontend import TracePolicy as TracePolicy
 from pto_wsp.frontend import WindowMode as WindowMode
 from pto_wsp.frontend import Workload as Workload
@@ -37,7 +43,17 @@ from pto_wsp.frontend import install_compiler as _install_compiler
 from pto_wsp.frontend import kernel as kernel
 from pto_wsp.frontend import maximum as maximum
 from pto_wsp.frontend import minimum as minimum
+from pto_wsp.frontend import reduce_all as reduce_all
+from pto_wsp.frontend import reduce_any as reduce_any
+from pto_wsp.frontend import reduce_max as reduce_max
+from pto_wsp.frontend import reduce_min as reduce_min
+from pto_wsp.frontend import reduce_sum as reduce_sum
+from pto_wsp.frontend import search as search
+from pto_wsp.frontend import select as select
 from pto_wsp.frontend import sequential as sequential
+from pto_wsp.frontend import slot_load_u64 as slot_load_u64
+from pto_wsp.frontend import slot_set_u64 as slot_set_u64
+from pto_wsp.frontend import slot_u64 as slot_u64
 from pto_wsp.frontend import workload as workload
 
 if TYPE_CHECKING:

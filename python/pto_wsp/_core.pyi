@@ -21,7 +21,7 @@ def plan_limits() -> dict[str, int]:
 class NativeRun:
     """One run of a NativeProgram."""
 
-    def wait(self, timeout_ns: int) -> tuple[bool, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+    def wait(self, timeout_ns: int) -> tuple[bool, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """Whether the run has ended, and its error; waits at most that long."""
 
     def cancel(self) -> None:
@@ -40,7 +40,7 @@ class NativeProgram:
     """A loaded plan with its worker threads."""
 
     @staticmethod
-    def load(plan: bytes, workers: int, seed: int) -> tuple[NativeProgram | None, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+    def load(plan: bytes, workers: int, seed: int) -> tuple[NativeProgram | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A program, or the reason why there is none."""
 
     def set_native_kernel(self, kernel: int, address: int) -> None:
@@ -49,10 +49,10 @@ class NativeProgram:
     def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], tuple[int, ...]], None]) -> None:
         """A function of the views and the loop indices of a task."""
 
-    def start(self, bindings: Sequence[tuple[int, int, object, bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+    def start(self, bindings: Sequence[tuple[int, int, object, bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A run, or the reason why the bindings do not fit."""
 
-    def generate(self, bindings: Sequence[tuple[int, int, object, bool]]) -> tuple[int, int, int, tuple[int, str, int, int, tuple[int, ...], int, int] | None]:
+    def generate(self, bindings: Sequence[tuple[int, int, object, bool]]) -> tuple[int, int, int, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """Number of tasks and the two lanes of their hash, or an error."""
 
     def take_exception(self, message: str) -> BaseException | None:

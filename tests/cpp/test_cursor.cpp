@@ -20,7 +20,7 @@ std::string walk(const BoundPlan& plan, bool hand_over = false) {
       case Event::Task:
         text += static_cast<char>('a' + cursor.site);
         for (u32 l = 0; l < plan.sites()[cursor.site].level; ++l) {
-          text += std::to_string(cursor.loops[l]);
+          text += std::to_string(cursor.vars[l]);
         }
         text += " ";
         break;

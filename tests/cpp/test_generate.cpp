@@ -17,9 +17,9 @@ TaskHash slow_hash(const BoundPlan& plan, u64* tasks) {
     if (e != Event::Task) continue;
     const BoundSite& site = plan.sites()[cursor.site];
     for (u32 p = 0; p < site.num_accesses; ++p) {
-      CHECK(plan.region(plan.site_access(site, p), cursor.loops, &regions[p], &error));
+      CHECK(plan.region(plan.site_access(site, p), cursor.vars, &regions[p], &error));
     }
-    plan.hash_task(cursor.site, cursor.loops, regions.data(), &hash);
+    plan.hash_task(cursor.site, cursor.vars, regions.data(), &hash, &error);
   }
   *tasks = cursor.next_task;
   return hash;

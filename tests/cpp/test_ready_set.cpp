@@ -38,30 +38,4 @@ TEST(fifo_against_a_sorted_set) {
   }
 }
 
-TEST(owner_takes_its_newest_thief_the_oldest) {
-  StealReady ready(2, 7);
-  for (u32 s = 0; s < 4; ++s) ready.push(s, 0);
-  u32 slot = 0;
-  u32 victim = 9;
-  CHECK(ready.take(0, &slot, &victim));
-  CHECK_EQ(slot, 3u);
-  CHECK_EQ(victim, 0u);
-  CHECK(ready.take(1, &slot, &victim));
-  CHECK_EQ(slot, 0u);
-  CHECK_EQ(victim, 0u);
-  CHECK_EQ(ready.size(), 2u);
-}
-
-TEST(a_thief_finds_the_only_task_wherever_it_is) {
-  for (u32 owner = 0; owner < 8; ++owner) {
-    StealReady ready(8, owner);
-    ready.push(42, owner);
-    u32 slot = 0;
-    u32 victim = 0;
-    CHECK(ready.take((owner + 3) % 8, &slot, &victim));
-    CHECK_EQ(victim, owner);
-    CHECK(!ready.take(owner, &slot, &victim));
-  }
-}
-
 PTOWSP_TEST_MAIN

@@ -17,16 +17,40 @@
 
 namespace ptowsp {
 
-// value = base + sum over levels < top of coef[level] * loop[level]; exact, no overflow (proved).
+// value = base + sum over levels < top of coef[level] * vars[level], and the same for a few
+// registers; exact, no overflow (proved).
 struct Affine {
+  static constexpr u32 kMostRegisters = 2;
   i64 base = 0;
-  u32 top = 0;  // 1 + highest level with a coefficient; 0: a constant
+  u32 top = 0;  // 1 + highest level with a coefficient
+  u32 num_regs = 0;
+  u32 reg[kMostRegisters] = {};  // numbers of variables
+  i64 reg_coef[kMostRegisters] = {};
   i64 coef[kMaxLoops] = {};
 
-  i64 at(const i64* loops) const {
+  i64 at(const i64* vars) const {
     i64 v = base;
-    for (u32 l = 0; l < top; ++l) v += coef[l] * loops[l];
+    for (u32 l = 0; l < top; ++l) v += coef[l] * vars[l];
+    for (u32 r = 0; r < num_regs; ++r) v += reg_coef[r] * vars[reg[r]];
     return v;
+  }
+  i64 coef_of(u32 variable) const {
+    if (variable < kMaxLoops) return coef[variable];
+    for (u32 r = 0; r < num_regs; ++r) {
+      if (reg[r] == variable) return reg_coef[r];
+    }
+    return 0;
+  }
+  // False if there is no room for the register, or the sum overflows.
+  bool add_register(u32 variable, i64 factor) {
+    u32 r = 0;
+    while (r < num_regs && reg[r] != variable) ++r;
+    if (r == num_regs) {
+      if (num_regs == kMostRegisters) return false;
+      reg[num_regs++] = variable;
+      reg_coef[r] = 0;
+    }
+    return !__builtin_add_overflow(reg_coef[r], factor, &reg_coef[r]);
   }
 };
 
@@ -36,7 +60,7 @@ struct BoundExpr {
   bool affine = false;
   Affine form;
 
-  bool constant() const { return affine && form.top == 0; }
+  bool constant() const { return affine && form.top == 0 && form.num_regs == 0; }
 };
 
 struct BoundArray {
@@ -95,9 +119,22 @@ struct BoundAccess {
   bool checked = true;  // bounds are checked per task
 };
 
+// A scalar argument: its expression, and the dtype that the kernel gets.
+struct BoundScalar {
+  BoundExpr value;
+  DType dtype = DType::I64;
+};
+
 struct BoundSite {
+  static constexpr u32 kMostRegisters = 16;
   u32 kernel = 0;
+  TaskKind kind = TaskKind::KERNEL;
   u32 level = 0;
+  u32 scalars = 0;  // first of its entries in BoundPlan::scalars
+  u32 num_scalars = 0;
+  // What a record keeps of a task: its loop indices, then these variables.
+  u32 num_registers = 0;
+  u8 registers[kMostRegisters] = {};
   u32 accesses = 0;  // first of its entries in BoundPlan::site_accesses
   u32 num_accesses = 0;
   HashSum hash;  // the part that is equal for all its tasks
@@ -111,6 +148,7 @@ struct BoundSite {
 
 struct BoundLoop {
   BoundExpr start, extent;
+  u32 value = kNone;      // SELECT: the column, a node
   u32 leaf_site = kNone;  // the loop's body is one task of this site and nothing else
 };
 
@@ -150,26 +188,52 @@ class BoundPlan {
   u64 accesses_checked() const { return accesses_checked_; }
   u64 accesses_proved() const { return accesses_proved_; }
 
-  // Value of an expression for given loop indices. False: overflow, division by zero or an array
+  // Value of a node as it stands, every operation checked.
+  bool value(u32 node, const i64* vars, i64* out, Error* error) const {
+    return eval_node(node, Env{vars, {}}, out, error);
+  }
+  // The variable that SLOT_SET or LET sets.
+  u32 target(Instr instr) const {
+    return kSlots + instr.operand1 +
+           (static_cast<Op>(instr.opcode) == Op::LET ? plan_->count(Section::SLOT) : 0);
+  }
+  const BoundScalar& scalar(u32 i) const { return scalars_[i]; }
+  // Scalar argument `i` as the kernel gets it; false if it has no value or does not fit its dtype.
+  bool scalar_bits(u32 i, const i64* vars, u64* out, Error* error) const;
+  // The element that a LOAD site's region names.
+  bool load(u32 site, const Region& region, i64* out, Error* error) const;
+
+  // Variables of a site's task, as records keep them.
+  static void pack(const BoundSite& site, const i64* vars, i64* out) {
+    for (u32 l = 0; l < site.level; ++l) out[l] = vars[l];
+    for (u32 r = 0; r < site.num_registers; ++r) out[site.level + r] = vars[site.registers[r]];
+  }
+  static void unpack(const BoundSite& site, const i64* packed, i64* vars) {
+    for (u32 l = 0; l < site.level; ++l) vars[l] = packed[l];
+    for (u32 r = 0; r < site.num_registers; ++r) vars[site.registers[r]] = packed[site.level + r];
+  }
+
+  // Value of an expression for given variables. False: overflow, division by zero or an array
   // index out of range, described in `error`.
-  bool eval(const BoundExpr& e, const i64* loops, i64* out, Error* error) const {
-    if (!e.affine) return eval_node(e.node, Env{loops, {}}, out, error);
-    *out = e.form.at(loops);
+  bool eval(const BoundExpr& e, const i64* vars, i64* out, Error* error) const {
+    if (!e.affine) return eval_node(e.node, Env{vars, {}}, out, error);
+    *out = e.form.at(vars);
     return true;
   }
 
   // The region that access `i` touches; false if it leaves its tensor or cannot be evaluated.
-  bool region(u32 i, const i64* loops, Region* out, Error* error) const;
+  bool region(u32 i, const i64* vars, Region* out, Error* error) const;
 
-  // Adds the task at these loop indices to a hash.
-  void hash_task(u32 site, const i64* loops, const Region* regions, TaskHash* hash) const;
+  // Adds the task with these variables to a hash.
+  bool hash_task(u32 site, const i64* vars, const Region* regions, TaskHash* hash,
+                 Error* error) const;
 
  private:
   friend class Binder;
 
   // Values of the variables that an expression may name.
   struct Env {
-    const i64* loops;
+    const i64* vars;
     i64 bound[kMaxBoundVars];  // of enclosing REDUCE and SEARCH nodes
   };
   bool eval_node(u32 node, const Env& env, i64* out, Error* error) const {
@@ -192,6 +256,7 @@ class BoundPlan {
   std::vector<BoundDim> dims_;
   std::vector<BoundSite> sites_;    // by SITE
   std::vector<u32> site_accesses_;  // the accesses of each site, in argument order
+  std::vector<BoundScalar> scalars_;
   u32 num_storages_ = 0;
   std::vector<Affine> offsets_;     // by ACCESS
   std::vector<ptowsp_view> views_;  // by ACCESS

@@ -12,10 +12,11 @@
 namespace ptowsp {
 
 enum class Event : u8 {
-  Task,        // a task: Cursor::site, Cursor::loops, Cursor::task_id
+  Task,        // a task: Cursor::site, Cursor::vars, Cursor::task_id
   GroupOpen,   // a FOR_EACH or SEQUENTIAL begins; its first phase is open
   PhaseNext,   // its next phase begins; it waits for the one before
   GroupClose,  // it ends
+  Load,        // control waits for data: Cursor::site says which; go on with loaded()
   Done,        // no more events
   Error        // an expression failed; the cursor must not be advanced further
 };
@@ -27,9 +28,9 @@ struct Cursor {
   u32 site = kNone;   // of the last Task event
   u32 announced = 0;  // the child at pc was counted in its SEQUENTIAL block
   u32 reserved = 0;
-  u64 next_task = 0;  // task_id of the next task
-  u64 task_id = 0;    // of the last Task event
-  i64 loops[kMaxLoops] = {};
+  u64 next_task = 0;        // task_id of the next task
+  u64 task_id = 0;          // of the last Task event
+  i64 vars[kMaxVars] = {};  // see plan.h
   CursorFrame frames[kMaxBlocks] = {};
 
   // A cursor at the start of an entry.
@@ -44,7 +45,7 @@ struct Cursor {
   // The caller generated that many tasks of the leaf loop by itself, the first being the event's.
   void leaf_skip(i64 count) {
     frames[depth - 1].index += count - 1;
-    loops[level - 1] = frames[depth - 1].index;
+    vars[level - 1] = frames[depth - 1].index;
     next_task += static_cast<u64>(count) - 1;
     task_id = next_task - 1;
   }
@@ -53,17 +54,27 @@ struct Cursor {
   bool leaf_next() {
     CursorFrame& frame = frames[depth - 1];
     if (frame.index + 1 >= frame.end) return false;
-    loops[level - 1] = ++frame.index;
+    vars[level - 1] = ++frame.index;
     task_id = next_task++;
     return true;
   }
 
-  // Goes on to the next event.
+  // Goes on to the next event. A Load comes again until loaded() was called.
   Event advance(const BoundPlan& plan, Error* error);
+
+  // The value that the Load event asked for.
+  void loaded(const BoundPlan& plan, i64 value) {
+    vars[kSlots + plan.code()[pc].operand1] = value;
+    pc += 2;
+    announced = 0;
+  }
 
  private:
   Event enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error* error);
-  Event leave_block(const BoundPlan& plan, bool* quiet);
+  bool enter_iteration(const BoundPlan& plan, u32 opener, bool* goes_on, Error* error);
+  bool enter_cond(const BoundPlan& plan, Instr instr, Error* error);
+  Event leave_block(const BoundPlan& plan, bool* quiet, Error* error);
+  Event leave_loop(const BoundPlan& plan, bool* quiet);
 };
 
 // A task as reports name it: number, kernel, loop indices, the user's line.

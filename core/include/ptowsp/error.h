@@ -13,6 +13,8 @@ struct Error {
   std::string message;
   u32 site = kNone;
   u32 symbol = kNone;
+  u32 section = kNone;  // of the record to blame
+  u32 record = kNone;
   u64 task_id = 0;
   u64 offset = 0;
   u32 num_indices = 0;
@@ -36,12 +38,23 @@ struct Error {
     return *this;
   }
 
+  // Names the loop, condition or assignment to blame.
+  Error& at_record(Section at_section, u32 at, const i64* loops, u32 levels) {
+    section = static_cast<u32>(at_section);
+    record = at;
+    num_indices = levels;
+    for (u32 i = 0; i < levels; ++i) indices[i] = loops[i];
+    return *this;
+  }
+
   // Copies into the C interface's form; too long a message is cut.
   void copy_to(ptowsp_error* out) const {
     if (out == nullptr) return;
     out->status = static_cast<int32_t>(status);
     out->site = site;
     out->symbol = symbol;
+    out->section = section;
+    out->record = record;
     out->num_indices = num_indices;
     out->task_id = task_id;
     out->offset = offset;

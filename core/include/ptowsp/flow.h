@@ -41,6 +41,7 @@ class Flow {
   enum class Made : u8 {
     Some,   // as many as asked for
     Full,   // the window has no room for the next one
+    Waits,  // control needs a value that a live task may still write
     Done,   // there are no more tasks
     Failed  // an expression or a bound failed
   };
@@ -106,6 +107,10 @@ class Flow {
         if (event == Event::Done) return Made::Done;
         if (event == Event::Error) return Made::Failed;
         in_leaf_ = event == Event::Task && at_leaf();
+        if (event == Event::Load) {
+          if (load(error)) continue;
+          return error->ok() ? Made::Waits : Made::Failed;
+        }
         if (event != Event::Task) {
           on_group(event, ready, freed);
           continue;
@@ -160,6 +165,7 @@ class Flow {
   u64 live_high() const { return std::max<u64>(live_high_, live_); }
   u64 map_high() const { return std::max(map_high_, entries_); }
   u64 bounds_checked() const { return bounds_checked_; }
+  u64 loads() const { return loads_; }
   std::size_t bytes() const {
     return table_.bytes() + tiles_.bytes() + (boxes_ ? boxes_->bytes() : 0);
   }
@@ -180,6 +186,7 @@ class Flow {
 
   // What making a task of one site needs to know, close together.
   struct SiteMaker {
+    const BoundSite* site = nullptr;
     u32 level = 0;
     u32 entries = 0;  // in the tensor maps
     u32 strip = 1;    // the most tasks of one record
@@ -212,7 +219,10 @@ class Flow {
     record_ = &table_[task.slot];
     record_->set(cursor_.site, count);
     record_->task_id = cursor_.task_id + static_cast<u64>(done);
-    table_.set_loops(record_, cursor_.loops, maker.level, done);
+    table_.set_loops(record_, cursor_.vars, maker.level, done);
+    for (u32 r = 0; r < maker.site->num_registers; ++r) {
+      table_.set_register(record_, maker.level + r, cursor_.vars[maker.site->registers[r]]);
+    }
     num_edges_ = 0;
     if (!open_.empty()) enter_phase(task);
     return task;
@@ -267,7 +277,7 @@ class Flow {
     return made;
   }
   u64 tile_number(const SiteMaker& maker, const TrackedAccess& a) const {
-    return a.affine ? tracking_.number(a, cursor_.loops, maker.level)
+    return a.affine ? tracking_.number(a, cursor_.vars, *maker.site)
                     : tracking_.tile_of(regions_[a.argument]);
   }
   void touch(const TrackedAccess& a, u64 number, TaskRef task) {
@@ -282,6 +292,7 @@ class Flow {
   }
   void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task);
   bool check_regions(u32 site, Error* error);
+  bool load(Error* error);
   void enter_phase(TaskRef task);
   void make_join(std::size_t phase);
   void depend(TaskRef before, u32 slot) {
@@ -333,6 +344,7 @@ class Flow {
   u64 entries_ = 0;  // of live tasks in the tensor maps
   u64 map_high_ = 0;
   u64 bounds_checked_ = 0;
+  u64 loads_ = 0;
   alignas(kCacheLine) std::atomic<bool> token_{false};
 };
 

@@ -31,6 +31,10 @@ class Generator {
   static constexpr u32 kLines = 1024;  // records in the ring
 
   void add_word(HashForm* form, u32 position, const BoundExpr& e) const;
+  // Whether the words of a site's tasks are affine in the loop indices alone.
+  static bool has_form(const BoundSite& s) {
+    return s.simple && s.num_scalars == 0 && s.num_registers == 0;
+  }
   HashForm make_form(const BoundSite& site) const;
   bool one_task(Error* error);
   void leaf_tasks(i64 count);

@@ -37,9 +37,11 @@ typedef struct ptowsp_run ptowsp_run;
 /* What went wrong. `message` is UTF-8 and always terminated. */
 typedef struct {
   int32_t status;
-  uint32_t site;        /* PTOWSP_NONE if no task is to blame */
-  uint32_t symbol;      /* PTOWSP_NONE if no binding is to blame */
-  uint32_t num_indices; /* loop indices of that task */
+  uint32_t site;    /* PTOWSP_NONE if no task is to blame */
+  uint32_t symbol;  /* PTOWSP_NONE if no binding is to blame */
+  uint32_t section; /* PTOWSP_NONE, or the section of the record to blame: a loop, a condition */
+  uint32_t record;  /* its number there */
+  uint32_t num_indices; /* loop indices of the task, or around that record */
   int64_t indices[PTOWSP_MAX_LOOPS];
   uint64_t task_id;
   uint64_t offset; /* PLAN_ERROR: byte of the file */

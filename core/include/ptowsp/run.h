@@ -8,9 +8,8 @@
 //            ranges of iterations and run each inline, with a cursor of their own.
 //   Flow     dependences are tracked; each worker keeps the tasks that it made ready, offers the
 //            last of them in a deque, and steals or generates when it has none. Where the order is
-//            open it takes its own in the order of generation; work_steal() takes the newest.
-//   Strict   ReadyPolicy.fifo(): always the smallest ready seq, which takes one order for all
-//            workers; they drive a Scheduler under a lock.
+//            open it takes its own in the order of generation; work_steal() takes the newest, and
+//            fifo() keeps one set for all workers, always the smallest seq first.
 // Inline and Split serve only the default ready and start policies, which leave the order open. A
 // Flow under the default policies whose tasks turn out to run one after the other anyway goes on
 // inline for a while, since handing them around costs more than running them.
@@ -21,7 +20,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,7 +29,7 @@
 #include "ptowsp/deque.h"
 #include "ptowsp/flow.h"
 #include "ptowsp/park.h"
-#include "ptowsp/scheduler.h"
+#include "ptowsp/ready_set.h"
 #include "ptowsp/task_runner.h"
 #include "ptowsp/trace.h"
 
@@ -89,7 +87,7 @@ class Run {
   }
 
  private:
-  enum class Mode : u8 { Inline, Split, Flow, Strict };
+  enum class Mode : u8 { Inline, Split, Flow };
 
   // What belongs to one worker, on lines of its own.
   struct alignas(kCacheLine) Worker {
@@ -98,6 +96,7 @@ class Run {
     u64 tasks = 0;
     u64 parks = 0;
     u64 bounds_checked = 0;
+    u64 loads = 0;
     u32 budget = 1;    // inline tasks until the next look at the clock
     u32 interval = 1;  // what budget is set to then
     std::chrono::steady_clock::time_point looked{};
@@ -110,6 +109,7 @@ class Run {
     u32 free_first = kNil;   // ended slots not given back yet
     u32 free_last = kNil;
     u32 free_count = 0;
+    u64 take = 0;  // fifo(), traced: number of the take
     u64 random = 0;
     u64 stolen = 0;
     u64 ready_high = 0;
@@ -130,6 +130,7 @@ class Run {
   bool next_range(Cursor* cursor);
   bool run_range(u32 worker, Cursor* cursor, Error* error);
   i64 run_here(u32 worker, Cursor* cursor, Error* error);
+  bool load_here(u32 worker, Cursor* cursor, Error* error);
   bool run_task(u32 worker, const Cursor& cursor, Error* error);
   bool run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error);
   bool look_at_clock(u32 worker);
@@ -165,8 +166,12 @@ class Run {
   void run_stretch(u32 worker);
   void idle(u32 worker, u32* misses);
   void window_full(u32 worker);
+  void control_waits(u32 worker);
+  void let_go(u32 worker);
   void all_generated();
-  bool all_deques_empty() const;
+  bool nothing_ready();
+  void push_fifo(Worker* me, u32 slot);
+  bool take_fifo(Worker* me, u32* slot);
   void check_stuck();
   u64 total_done() const;
   void fail_now(Error error);
@@ -175,13 +180,6 @@ class Run {
     if (!crew_called_.exchange(true, std::memory_order_relaxed)) crew_(crew_user_);
   }
 
-  // run.cpp: Strict
-  void work_strict(u32 worker);
-  void execute(Lock* lock, u32 worker, u32 slot, bool stolen);
-  void generate(u32 worker);
-  void settle();
-  void park(Lock* lock, u32 worker);
-  void wake();
   void fail(Error error);
 
   static constexpr u32 kBurst = 64;
@@ -207,6 +205,8 @@ class Run {
   alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
   std::atomic<u64> next_take_{0};                        // traced tasks so far
   // Flow:
+  std::mutex fifo_mutex_;
+  std::optional<FifoReady> fifo_;  // the ready tasks, for fifo()
   ParkingLot lot_;
   std::atomic<u64> made_{0};      // tasks generated so far
   std::atomic<u32> resting_{0};   // workers that found nothing to do
@@ -217,6 +217,7 @@ class Run {
   u64 window_stalls_ = 0;         // token holder
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
+  u64 control_waits_ = 0;
   u64 start_released_ = 0;
   u64 start_held_ = 0;
 
@@ -224,13 +225,8 @@ class Run {
   i64 range_ = 1;           // Split: iterations a worker takes at once
 
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::unique_ptr<Scheduler> scheduler_;  // Strict
   std::vector<std::unique_ptr<Worker>> workers_;
-  u64 takes_ = 0;
   u64 elapsed_ns_ = 0;
-  u32 running_ = 0;  // tasks inside kernels
-  u32 idle_ = 0;     // workers asleep
   Error error_;
   std::optional<ptowsp_stats> final_stats_;
 };

@@ -25,7 +25,8 @@ class TaskRunner {
   TaskRunner(const TaskRunner&) = delete;
   TaskRunner& operator=(const TaskRunner&) = delete;
 
-  // Runs one task. False: it failed or could not be evaluated, see `error`.
+  // Runs one task; `loops` are its loop indices and registers, as BoundPlan::pack() puts them.
+  // False: it failed or could not be evaluated, see `error`.
   bool run(u32 site, const i64* loops, u64 task_id, Error* error) {
     SiteCall& s = sites_[site];
     if (s.simple) {
@@ -33,6 +34,7 @@ class TaskRunner {
     } else if (!fill_views(site, loops, task_id, error)) {
       return false;
     }
+    if (s.call.num_scalars > 0 && !fill_scalars(site, loops, task_id, error)) return false;
     s.call.indices = loops;
     s.call.task_id = task_id;
     const i32 result = s.kernel.fn(&s.call, s.kernel.user);
@@ -50,20 +52,23 @@ class TaskRunner {
     ptowsp_call call{};
     KernelSlot kernel;
     LineVector<ptowsp_view> views;
-    // Of a simple site, for each view: its pointer when all indices are 0, then how far one step of
-    // each loop moves it.
+    // Of a simple site, for each view: its pointer when all variables are 0, then how far one step
+    // of each loop and register moves it.
     std::vector<i64> forms;
+    std::vector<u64> scalars;
+    u32 num_vars = 0;
     bool simple = false;
   };
 
+  bool fill_scalars(u32 site, const i64* loops, u64 task_id, Error* error);
   bool fill_views(u32 site, const i64* loops, u64 task_id, Error* error);
   static void point_views(SiteCall* s, const i64* loops) {
-    const u32 level = s->call.num_indices;
+    const u32 vars = s->num_vars;
     const i64* form = s->forms.data();
     ptowsp_view* const end = s->views.data() + s->call.num_views;
-    for (ptowsp_view* view = s->views.data(); view != end; ++view, form += 1 + level) {
+    for (ptowsp_view* view = s->views.data(); view != end; ++view, form += 1 + vars) {
       u64 at = static_cast<u64>(form[0]);
-      each_level(level, [&](u32 l) { at += static_cast<u64>(form[1 + l] * loops[l]); });
+      each_level(vars, [&](u32 l) { at += static_cast<u64>(form[1 + l] * loops[l]); });
       view->data = reinterpret_cast<void*>(at);
     }
   }

@@ -64,7 +64,7 @@ class TaskTable {
     u32 join = kNil;          // the phase that counts this task; when ended: the next free slot
     u32 side = kNil;          // edges that have no place here, in the side pool
     u32 next[kInPlace] = {};  // of its edges: the next one in the predecessor's list
-    i32 loops[1];             // as many as there are levels
+    i32 loops[1];             // as many as there are levels, and registers behind them
 
     // `count` tasks of a site: one and those that follow it in its leaf loop.
     void set(u32 of_site, u32 of_count) { what = (of_count << 24) | (of_site & kJoinSite); }
@@ -101,11 +101,11 @@ class TaskTable {
   u32 capacity() const { return count_; }
   std::size_t bytes() const { return used_ * stride_ + side_used_ * sizeof(SideNode); }
 
-  // `more` is added to the innermost of them.
+  // `more` is added to the innermost loop index.
   void set_loops(Record* r, const i64* loops, u32 level, i64 more) {
     if (level == 0) return;
     if (wide_) {
-      i64* out = reinterpret_cast<i64*>(r + 1);
+      i64* out = wide_of(r);
       std::copy(loops, loops + level, out);
       out[level - 1] += more;
       return;
@@ -114,10 +114,19 @@ class TaskTable {
     each_level(level, [&](u32 l) { out[l] = static_cast<i32>(loops[l]); });
     out[level - 1] = static_cast<i32>(loops[level - 1] + more);
   }
+  // Registers lie behind the loop indices.
+  void set_register(Record* r, u32 place, i64 value) {
+    if (wide_) {
+      wide_of(r)[place] = value;
+    } else {
+      r->loops[place] = static_cast<i32>(value);
+    }
+  }
+  // Loop indices and registers, `level` of both together.
   void get_loops(u32 slot, i64* loops, u32 level) const {
     const Record& r = (*this)[slot];
     if (wide_) {
-      const i64* in = reinterpret_cast<const i64*>(&r + 1);
+      const i64* in = wide_of(const_cast<Record*>(&r));
       std::copy(in, in + level, loops);
       return;
     }
@@ -284,6 +293,7 @@ class TaskTable {
     u32 next_of_owner;
   };
 
+  static i64* wide_of(Record* r) { return reinterpret_cast<i64*>(r + 1); }
   static constexpr u64 pack(u32 tag, u32 edge) { return (static_cast<u64>(tag) << 32) | edge; }
   static constexpr u32 tag_of(u64 word) { return static_cast<u32>(word >> 32); }
   static constexpr u32 edge_of(u64 word) { return static_cast<u32>(word); }

@@ -2,7 +2,7 @@
 //
 // A new task asks for every live task whose access conflicts with one of its own (read after write,
 // write after read, write after write), then enters its own accesses. A task's accesses leave the
-// map when it ends, so entries never outlive the task ring's window and nothing is ever dropped.
+// map when it ends or its slot is used again, so entries never outlive the window.
 // An access that a later write covers leaves early: whoever conflicts with it conflicts with that
 // write, which already waits for it.
 //
@@ -10,15 +10,16 @@
 // FixedTensorMap finds candidates through a hash of cells: each tensor is cut into cells about as
 // large as its regions, so a region meets a handful of cells and a query costs about its hits.
 //
-// Thread roles: as in task_ring.h, everything is called under the scheduler's lock.
+// Thread roles: belongs to the holder of the generation token; nothing is atomic.
 #pragma once
 
 #include <vector>
 
 #include "ptowsp/overlap.h"
-#include "ptowsp/task_ring.h"
 
 namespace ptowsp {
+
+inline constexpr u32 kNoSlot = 0xFFFFFFFFu;
 
 class DynamicTensorMap {
  public:

@@ -67,6 +67,9 @@ class TileMap {
     cell.writer = task;
   }
 
+  // The last writer of a tile.
+  TaskRef writer(u64 tile) { return cell_[find(tile)].writer; }
+
   // Brings closer what an access of this tile would need soon.
   void prefetch(u64 tile) const {
     if (direct_ && tile < numbers_) table_->prefetch(cell_[tile].writer);

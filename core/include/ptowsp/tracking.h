@@ -32,11 +32,14 @@ class Tracking {
   Tracking(const BoundPlan& plan, Matching matching);
 
   const std::vector<TrackedAccess>& site(u32 s) const { return sites_[s]; }
-  // The tile number of an affine access below that many loops.
-  u64 number(const TrackedAccess& a, const i64* loops, u32 level) const {
+  // The tile number of an affine access of a site.
+  u64 number(const TrackedAccess& a, const i64* vars, const BoundSite& site) const {
     const i64* form = &forms_[a.form];
     i64 v = form[0];
-    each_level(level, [&](u32 l) { v += form[1 + l] * loops[l]; });
+    each_level(site.level, [&](u32 l) { v += form[1 + l] * vars[l]; });
+    for (u32 r = 0; r < site.num_registers; ++r) {
+      v += form[1 + site.level + r] * vars[site.registers[r]];
+    }
     return static_cast<u64>(v);
   }
   // Distances of an access's tiles from its first one, num_tiles of them; the first is 0.
@@ -83,7 +86,8 @@ class Tracking {
   std::vector<u32> uses_;        // by storage: accesses of all sites
   std::vector<Tiling> tilings_;  // by geometry (a TENSOR index)
   std::vector<std::vector<TrackedAccess>> sites_;
-  std::vector<i64> forms_;  // of each affine access: base, then a coefficient per level
+  // Of each affine access: base, then a coefficient per level, then one per register of the site.
+  std::vector<i64> forms_;
   std::vector<i64> deltas_;
   std::vector<u8> needs_regions_;
   std::vector<u32> entries_;

@@ -1,17 +1,33 @@
 """The language that users write: traced once into the IR, never run per task."""
 
+from pto_wsp.frontend.annotations import Accum as Accum
+from pto_wsp.frontend.annotations import Constexpr as Constexpr
+from pto_wsp.frontend.annotations import In as In
+from pto_wsp.frontend.annotations import InOut as InOut
+from pto_wsp.frontend.annotations import Out as Out
+from pto_wsp.frontend.annotations import Scalar as Scalar
+from pto_wsp.frontend.annotations import Tile as Tile
 from pto_wsp.frontend.axes import Dense as Dense
 from pto_wsp.frontend.axes import DenseDyn as DenseDyn
 from pto_wsp.frontend.axes import Ragged as Ragged
+from pto_wsp.frontend.axes import Sparse as Sparse
+from pto_wsp.frontend.axes import Tiled as Tiled
 from pto_wsp.frontend.compose import Traced as Traced
-from pto_wsp.frontend.kernels import In as In
-from pto_wsp.frontend.kernels import InOut as InOut
+from pto_wsp.frontend.conditions import slot_load_u64 as slot_load_u64
+from pto_wsp.frontend.conditions import slot_set_u64 as slot_set_u64
+from pto_wsp.frontend.conditions import slot_u64 as slot_u64
 from pto_wsp.frontend.kernels import Kernel as Kernel
-from pto_wsp.frontend.kernels import Out as Out
 from pto_wsp.frontend.kernels import kernel as kernel
 from pto_wsp.frontend.loops import P as P
+from pto_wsp.frontend.reductions import reduce_all as reduce_all
+from pto_wsp.frontend.reductions import reduce_any as reduce_any
+from pto_wsp.frontend.reductions import reduce_max as reduce_max
+from pto_wsp.frontend.reductions import reduce_min as reduce_min
+from pto_wsp.frontend.reductions import reduce_sum as reduce_sum
+from pto_wsp.frontend.reductions import search as search
 from pto_wsp.frontend.scalar_expr import maximum as maximum
 from pto_wsp.frontend.scalar_expr import minimum as minimum
+from pto_wsp.frontend.scalar_expr import select as select
 from pto_wsp.frontend.schedule import Deps as Deps
 from pto_wsp.frontend.schedule import ReadyPolicy as ReadyPolicy
 from pto_wsp.frontend.schedule import Schedule as Schedule

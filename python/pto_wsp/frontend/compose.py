@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from pto_wsp import ir
 from pto_wsp.frontend.declarations import Declarations, Default, KernelNames
@@ -60,19 +59,7 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
 
 
 def _rename_kernels(body: ir.Body, names: Mapping[str, str]) -> ir.Body:
-    return tuple(_rename_in(stmt, names) for stmt in body)
+    def rename(stmt: ir.Stmt) -> ir.Stmt:
+        return replace(stmt, kernel=names[stmt.kernel]) if isinstance(stmt, ir.Call) else stmt
 
-
-def _rename_in(stmt: ir.Stmt, names: Mapping[str, str]) -> ir.Stmt:
-    match stmt:
-        case ir.Call():
-            return replace(stmt, kernel=names[stmt.kernel])
-        case ir.Loop():
-            return replace(stmt, body=_rename_kernels(stmt.body, names))
-        case ir.Combine():
-            branches = tuple(_rename_kernels(branch, names) for branch in stmt.branches)
-            return replace(stmt, branches=branches)
-        case ir.Sequential():
-            return replace(stmt, steps=tuple(_rename_kernels(step, names) for step in stmt.steps))
-        case _:
-            assert_never(stmt)
+    return ir.map_stmts(body, rename)

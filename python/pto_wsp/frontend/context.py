@@ -31,6 +31,10 @@ class ActiveTrace(Protocol):
         """The scope of the whole function."""
         ...
 
+    def load(self, region: Any, loc: SrcLoc | None) -> Any:
+        """The value of one element, read at this place."""
+        ...
+
     def tensor_name(self, tensor: Any) -> str:
         """Declare a tensor under the name by which `execute` binds it."""
         ...

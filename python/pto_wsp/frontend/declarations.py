@@ -20,7 +20,7 @@ from pto_wsp.frontend.tensor import Tensor
 if TYPE_CHECKING:
     from pto_wsp.srcloc import SrcLoc
 
-Default: TypeAlias = int | npt.NDArray[Any] | Tensor
+Default: TypeAlias = int | float | npt.NDArray[Any] | Tensor
 Owner = TypeVar("Owner", bound=Hashable)
 
 
@@ -37,10 +37,8 @@ class Declarations:
         known = self.symbols.get(decl.name)
         if known is not None and known.kind is not decl.kind:
             raise _clash(decl.name, known.kind.value, decl.kind.value, loc)
-        if known is not None and known.dtype is not decl.dtype:
-            raise _clash(
-                decl.name, f"array of {known.dtype.text}", f"array of {decl.dtype.text}", loc
-            )
+        if known is not None and (known.dtype, known.rank) != (decl.dtype, decl.rank):
+            raise _clash(decl.name, _symbol_type(known), _symbol_type(decl), loc)
         if decl.name in self.tensors:
             raise _clash(decl.name, "tensor", decl.kind.value, loc)
         self._set_default(decl.name, default, loc)
@@ -72,7 +70,7 @@ class Declarations:
 def same_default(a: Default, b: Default) -> bool:
     """Whether two defaults are the same binding: equal extents, or one memory."""
     match a, b:
-        case int(), int():
+        case ((int() | float()), (int() | float())):
             return a == b
         case Tensor(), Tensor():
             return a is b or (
@@ -90,7 +88,7 @@ class KernelNames(Generic[Owner]):
     def __init__(self) -> None:
         self.decls: dict[str, ir.KernelDecl] = {}
         self.owners: dict[str, Owner] = {}
-        self._names: dict[tuple[Owner, tuple[ir.ParamDecl, ...]], str] = {}
+        self._names: dict[tuple[Owner, tuple[ir.AnyParam, ...]], str] = {}
 
     def name_of(self, owner: Owner, decl: ir.KernelDecl) -> str:
         """The name in the module of a kernel specialised to the parameters of `decl`, whose name is
@@ -109,12 +107,17 @@ class KernelNames(Generic[Owner]):
         return name
 
 
+def _symbol_type(decl: ir.SymbolDecl) -> str:
+    rank = ", rank 2" if decl.rank == 2 else ""
+    return f"{decl.kind.value} of {decl.dtype.text}{rank}"
+
+
 def _type(decl: ir.TensorDecl) -> str:
     return f"tensor of {decl.dtype.text}, rank {decl.rank}"
 
 
 def _show(default: Default) -> str:
-    return str(default) if isinstance(default, int) else f"a {type(default).__name__}"
+    return str(default) if isinstance(default, int | float) else f"a {type(default).__name__}"
 
 
 def _clash(name: str, one: str, other: str, loc: SrcLoc | None) -> CompileError:

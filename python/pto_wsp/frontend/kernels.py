@@ -7,43 +7,39 @@ import inspect
 import re
 from collections import ChainMap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Generic, TypeVar, cast, get_args, get_origin, overload
+from typing import Any, cast, overload
 
 import numpy as np
 
 from pto_wsp import ir, srcloc
+from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError, TypeCheckError
-from pto_wsp.frontend import kernel_source
-from pto_wsp.frontend.scalar_expr import SymInt, as_int, as_symint, constant, lower
+from pto_wsp.frontend import annotations, kernel_source
+from pto_wsp.frontend.annotations import (
+    ConstexprParam,
+    Param,
+    ScalarParam,
+    TensorParam,
+    constant_decl,
+    param_of,
+)
+from pto_wsp.frontend.scalar_expr import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    as_symint,
+    check_scopes,
+    constant,
+    is_integer,
+    lower,
+    lower_bool,
+)
 from pto_wsp.frontend.tensor import DimRange, Region, Tensor
 from pto_wsp.frontend.trace import Pending, Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
-T = TypeVar("T")
-
-
-class In(Any, Generic[T]):
-    """`In[Tensor]`: the kernel reads the region. In a Python body it is a NumPy view."""
-
-
-class Out(Any, Generic[T]):
-    """`Out[Tensor]`: the kernel writes every element of the region and reads none."""
-
-
-class InOut(Any, Generic[T]):
-    """`InOut[Tensor]`: the kernel reads and writes the region."""
-
-
 _HEADER = re.compile(r"""(?:#\s*include\s*)?(<[^<>\n]+>|"[^"\n]+")""")
-_MODES: dict[object, ir.Mode] = {In: ir.Mode.IN, Out: ir.Mode.OUT, InOut: ir.Mode.INOUT}
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    name: str
-    mode: ir.Mode
 
 
 class Kernel:
@@ -70,8 +66,7 @@ class Kernel:
         functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
-        params = ", ".join(f"{p.name}: {p.mode.value}" for p in self.params)
-        return f"<kernel {self.name}({params})>"
+        return f"<kernel {self.name}({', '.join(p.name for p in self.params)})>"
 
     def __getitem__(self, indices: object) -> IndexedKernel:
         tracer = current(f"kernel {self.name}[...]")
@@ -90,21 +85,83 @@ class Kernel:
         """Trace one call."""
         tracer = current(f"a call of kernel {self.name}")
         values = self._bind(args, kwargs)
-        regions = [
-            self._region(tracer, param.name, value)
-            for param, value in zip(self.params, values, strict=True)
-        ]
-        params = tuple(
-            ir.ParamDecl(param.name, param.mode, region.dtype, region.rank)
-            for param, region in zip(self.params, regions, strict=True)
-        )
-        name = tracer.kernels.name_of(self, self.decl(params))
+        decls: list[ir.AnyParam] = []
+        arguments: list[ir.Argument] = []
+        for param, value in zip(self.params, values, strict=True):
+            match param:
+                case ConstexprParam():
+                    decls.append(constant_decl(self.name, param, value))
+                case ScalarParam():
+                    decls.append(ir.ScalarDecl(param.name, param.dtype))
+                    arguments.append(self._scalar(param, value))
+                case TensorParam():
+                    region = self._region(tracer, param.name, value)
+                    decls.append(self._tensor_decl(param, region))
+                    arguments.append(region.lower())
+        name = tracer.kernels.name_of(self, self.decl(tuple(decls)))
         identity = tuple(lower(index) for index in indices)
-        lowered = tuple(region.lower() for region in regions)
-        tracer.emit(ir.Call(name, identity, lowered, srcloc.here()))
+        tracer.emit(ir.Call(name, identity, tuple(arguments), srcloc.here()))
 
-    def decl(self, params: tuple[ir.ParamDecl, ...]) -> ir.KernelDecl:
-        """The declaration of this kernel specialised to some dtypes and ranks."""
+    def _tensor_decl(self, param: TensorParam, region: Region) -> ir.ParamDecl:
+        tile = param.tile
+        if tile is None:
+            return ir.ParamDecl(param.name, param.mode, region.dtype, region.rank)
+        where = f"kernel {self.name}: {param.name} is {tile.__name__}"
+        if region.dtype is not tile.dtype:
+            what = f"{where}, {region.tensor} is {region.dtype.text}"
+            raise _type_error(what, "a tile has one dtype", "pass a tensor of that dtype")
+        seen = [dim for dim in region.dims if not dim.dropped]
+        if len(seen) != len(tile.shape):
+            what = f"{where}, the region has rank {len(seen)}"
+            raise _type_error(what, "the ranks differ", "index so that the ranks are equal")
+        for dim, size in zip(seen, tile.shape, strict=True):
+            length = dim.extent.polynomial
+            if length.is_constant and length.constant > size:
+                what = f"{where}, the region has an extent of {length.constant}"
+                raise _type_error(what, "a region must fit into its tile", "pass a smaller slice")
+        return ir.ParamDecl(param.name, param.mode, tile.dtype, len(seen), tile.shape)
+
+    def _scalar(self, param: ScalarParam, value: object) -> ir.Expr:
+        """The value of a scalar parameter as an expression of its type."""
+        wanted = ir.scalar_type(param.dtype)
+        if wanted is ir.ExprType.F64:
+            if isinstance(value, SymFloat):
+                check_scopes(value.scopes)
+                return value.expr
+            if isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+                value, bool
+            ):
+                return ir.FloatConst(ir.float_bits(float(cast(float, value))))
+        elif wanted is ir.ExprType.BOOL:
+            if isinstance(value, SymBool):
+                return lower_bool(value)
+            if isinstance(value, bool | np.bool_):
+                number = ir.Const(1 if value else 0)
+                return ir.Binary(ir.BinaryOp.EQ, number, ir.Const(1))
+        elif is_integer(value):
+            expr = lower(as_symint(value))
+            self._check_range(param, expr)
+            return expr
+        kind = type(value).__name__
+        raise _type_error(
+            f"kernel {self.name}: {param.name} is {kind}",
+            f"it is Scalar[{param.dtype.text}]",
+            f"pass {_SCALARS[wanted]}",
+        )
+
+    def _check_range(self, param: ScalarParam, expr: ir.Expr) -> None:
+        if not isinstance(expr, ir.Const):
+            return
+        info = np.iinfo(param.dtype.numpy)
+        if not info.min <= expr.value <= info.max:
+            raise _type_error(
+                f"kernel {self.name}: {param.name} is {expr.value}",
+                f"{param.dtype.text} holds {info.min} to {info.max}",
+                "pass a smaller number, or use a larger type",
+            )
+
+    def decl(self, params: tuple[ir.AnyParam, ...]) -> ir.KernelDecl:
+        """The declaration of this kernel specialised to dtypes, ranks and constants."""
         if self.cpp_src is None:
             source = f"{self.fn.__module__}.{self.fn.__qualname__}"
             return ir.KernelDecl(self.name, params, ir.BodyForm.PYTHON, source, (), self.loc)
@@ -112,7 +169,7 @@ class Kernel:
         return ir.KernelDecl(self.name, params, form, self.cpp_src, self.includes, self.loc)
 
     def _index(self, part: object) -> SymInt:
-        if isinstance(part, SymInt) or (as_int(part) is not None and not isinstance(part, bool)):
+        if is_integer(part):
             return as_symint(part)
         raise TypeCheckError(
             f"kernel {self.name} is indexed with {type(part).__name__}",
@@ -133,9 +190,12 @@ class Kernel:
             if name in given:
                 raise self._misfit(f"two values for {name}", "one is given by position")
             given[name] = value
+        for param in self.params:
+            if not isinstance(param, TensorParam) and param.default is not None:
+                given.setdefault(param.name, param.default)
         missing = [name for name in names if name not in given]
         if missing:
-            raise self._misfit(f"no {', '.join(missing)}", "every parameter needs a region")
+            raise self._misfit(f"no {', '.join(missing)}", "it has no default")
         return [given[name] for name in names]
 
     def _region(self, tracer: Tracer, param: str, value: object) -> Region:
@@ -146,8 +206,8 @@ class Kernel:
             dims = (DimRange(constant(0), as_symint(extent)) for extent in value.shape)
             return Region(name, value.dtype, tuple(dims))
         fix = "pass X or X[...] of a Tensor X"
-        if isinstance(value, SymInt | int | float | complex | np.generic):
-            fix = "read the number from a tensor: scalar parameters are not in this version"
+        if isinstance(value, SymInt | SymFloat | SymBool | int | float | complex | np.generic):
+            fix = f"annotate the parameter as a number: {param}: Scalar[DType.F32]"
         if isinstance(value, np.ndarray):
             fix = "make it a tensor outside the workload: X = Tensor(data=array)"
         kind = type(cast(object, value)).__name__
@@ -242,7 +302,8 @@ def _params(function: FunctionType) -> tuple[Param, ...]:
     # Annotations may be strings, and may name what only the function around the kernel can see.
     frame = srcloc.user_frame()
     around = {} if frame is None else frame.f_locals
-    own: dict[str, Any] = {"In": In, "Out": Out, "InOut": InOut, "Tensor": Tensor}
+    own: dict[str, Any] = {name: getattr(annotations, name) for name in _ANNOTATIONS}
+    own |= {"Tensor": Tensor, "DType": DType}
     scope = ChainMap(dict(around), function.__globals__, own)
     loc = kernel_source.definition(function)
     return tuple(
@@ -253,13 +314,13 @@ def _params(function: FunctionType) -> tuple[Param, ...]:
 
 def _param(kernel: str, param: inspect.Parameter, scope: Any, loc: SrcLoc) -> Param:
     what = f"kernel {kernel}: parameter {param.name}"
-    fix = f"write `{param.name}: In[Tensor]`, Out[Tensor] or InOut[Tensor]"
+    fix = (
+        f"write `{param.name}: In[Tensor]` (or Out, InOut, Accum; or of Tile[16, 16, DType.F32]), "
+        "Scalar[DType.F32] or Constexpr[int]"
+    )
     if param.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
         why = "a kernel has a fixed list of parameters, given by position or by name"
         raise _error(f"{what} is {param.kind.description}", why, fix, loc)
-    if param.default is not inspect.Parameter.empty:
-        why = "every call names the region of every parameter"
-        raise _error(f"{what} has a default", why, fix, loc)
     annotation: Any = param.annotation
     if annotation is inspect.Parameter.empty:
         raise _error(f"{what} has no annotation", "it says what the kernel does to it", fix, loc)
@@ -269,12 +330,16 @@ def _param(kernel: str, param: inspect.Parameter, scope: Any, loc: SrcLoc) -> Pa
         except Exception as error:
             text = param.annotation
             raise _error(f"{what}: {text} cannot be evaluated", str(error), fix, loc) from error
-    mode = _MODES.get(get_origin(annotation))
-    if mode is None or get_args(annotation) != (Tensor,):
+    has_default = param.default is not inspect.Parameter.empty
+    found = param_of(param.name, annotation, param.default if has_default else None)
+    if found is None:
         shown = param.annotation if isinstance(param.annotation, str) else repr(annotation)
-        why = "this version has tensor parameters that are read, written or both"
+        why = "a parameter is a tensor or tile with a direction, a scalar, or a constant"
         raise _error(f"{what} is annotated {shown}", why, fix, loc)
-    return Param(param.name, mode)
+    if has_default and isinstance(found, TensorParam):
+        why = "every call names the region of every tensor parameter"
+        raise _error(f"{what} has a default", why, "remove the default", loc)
+    return found
 
 
 def _list_of_includes(includes: object) -> list[object]:
@@ -297,6 +362,18 @@ def _include_line(include: object) -> str:
         "it is not a header",
         'write "<cmath>", \'"mine.h"\' or a whole #include line',
     )
+
+
+_ANNOTATIONS = ("In", "Out", "InOut", "Accum", "Constexpr", "Scalar", "Tile")
+_SCALARS = {
+    ir.ExprType.I64: "an integer or a symbolic integer",
+    ir.ExprType.BOOL: "a bool or a condition",
+    ir.ExprType.F64: "a Python number, or a Scalar(...) argument of the workload",
+}
+
+
+def _type_error(what: str, why: str, fix: str) -> TypeCheckError:
+    return TypeCheckError(what, loc=srcloc.here(), why=why, fix=fix)
 
 
 def _error(what: str, why: str, fix: str, loc: SrcLoc | None = None) -> CompileError:

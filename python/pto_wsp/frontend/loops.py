@@ -1,121 +1,38 @@
-"""P: the loops of a workload, and the parameters that they run over."""
+"""P: the loops and conditions of a workload."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import CodeType
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
 from pto_wsp import ir, srcloc
 from pto_wsp.errors import CompileError
-from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged
+from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
+from pto_wsp.frontend.axis_params import AxisParam, Row, TileVar, extent_of, row_loops, tile_size
+from pto_wsp.frontend.conditions import Branch, otherwise, when
 from pto_wsp.frontend.names import loop_targets
-from pto_wsp.frontend.refusal import (
-    ARITHMETIC,
-    COMPARISONS,
-    CONVERSIONS,
-    EQUALITY,
-    ITERATION,
-    TRUTH,
-    UNTRACED_ARITHMETIC,
-    refuse,
+from pto_wsp.frontend.scalar_expr import (
+    BoolLike,
+    IntLike,
+    ScalarLike,
+    SymInt,
+    as_int,
+    as_symbool,
+    as_symint,
+    atom,
+    lower,
+    lower_bool,
 )
-from pto_wsp.frontend.scalar_expr import SymInt, as_int, as_symint, atom, lower
+from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.frontend.trace import OpenLoop, Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
-_NOT_IN_THIS_VERSION = ("sel", "when", "otherwise", "loop_while")
-
-
-def _element(array: str, index: object) -> SymInt:
-    """array[index], for control."""
-    tracer = current(f"{array}[...]")
-    number = as_int(index)
-    if number is not None and number < 0:
-        raise CompileError(
-            f"{array}[{index}] cannot be traced",
-            loc=srcloc.here(),
-            why="the length of an array may change from run to run, so there is no counting from "
-            "its end",
-            fix="use an index of at least 0",
-        )
-    if isinstance(index, bool) or (number is None and not isinstance(index, SymInt)):
-        raise CompileError(
-            f"{array} is indexed with {type(index).__name__}",
-            loc=srcloc.here(),
-            why="control reads one element at a time",
-            fix=f"write {array}[i] with a loop variable, an integer or an expression of them",
-        )
-    position = as_symint(index)
-    return atom(ir.ArrayLoad(array, lower(position)), tracer.scope, *position.scopes)
-
-
-@refuse(
-    ARITHMETIC,
-    UNTRACED_ARITHMETIC,
-    COMPARISONS,
-    EQUALITY,
-    CONVERSIONS,
-    TRUTH,
-    ITERATION,
-    message="a workload's array has no values while it is traced ({op})",
-    why="the array is bound at execute, and may be another one in each run",
-    fix="read one element, lens[i], as an index or as an extent: P(lens[i])",
-)
-class ArrayParam:
-    """An array parameter inside a workload: `lens[i]` is a symbolic integer."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __getitem__(self, index: object) -> SymInt:
-        return _element(self.name, index)
-
-    def __repr__(self) -> str:
-        return f"<array {self.name}>"
-
-
-@refuse(
-    ARITHMETIC,
-    UNTRACED_ARITHMETIC,
-    COMPARISONS,
-    EQUALITY,
-    CONVERSIONS,
-    TRUTH,
-    ITERATION,
-    message="an axis is not a number or a sequence ({op})",
-    why="its extent is bound at execute",
-    fix="loop over it with `for i in P(axis)`; pass sizes that are constants as plain integers",
-)
-class AxisParam:
-    """An axis parameter inside a workload; `toks[b]` is the length of row b of a ragged one."""
-
-    __slots__ = ("axis", "name")
-
-    def __init__(self, name: str, axis: Dense | DenseDyn | Ragged) -> None:
-        self.name = name
-        self.axis = axis
-
-    def __getitem__(self, index: object) -> SymInt:
-        if not isinstance(self.axis, Ragged):
-            raise CompileError(
-                f"axis {self.name} is indexed",
-                loc=srcloc.here(),
-                why=f"{self.axis!r} has one extent",
-                fix=f"write P({self.name}); a Ragged axis has an extent for each row",
-            )
-        return _element(self.name, index)
-
-    def __repr__(self) -> str:
-        return f"<axis {self.name}: {self.axis!r}>"
-
-
 # Inside a workload an axis is an AxisParam; users may annotate the parameter with what they pass.
-Loopable: TypeAlias = AxisParam | Axis | SymInt | int | np.integer[Any]
+Loopable: TypeAlias = AxisParam | Axis | SymInt | ScalarLike | int | np.integer[Any]
 Variables = TypeVar("Variables")
 Two: TypeAlias = tuple[SymInt, SymInt]
 Three: TypeAlias = tuple[SymInt, SymInt, SymInt]
@@ -124,8 +41,7 @@ Three: TypeAlias = tuple[SymInt, SymInt, SymInt]
 class Nest(Generic[Variables]):
     """Nested loops over some axes, for one `for` statement; the body is traced once."""
 
-    def __init__(self, tracer: Tracer, axes: tuple[object, ...], order: ir.Order) -> None:
-        form = "P(...)" if order is ir.Order.PARALLEL else "P.seq(...)"
+    def __init__(self, tracer: Tracer, form: str, axes: tuple[object, ...]) -> None:
         self.pending = tracer.expect_use(form, f"write `for i in {form}:` with calls in its body")
         if not axes:
             raise CompileError(
@@ -136,11 +52,14 @@ class Nest(Generic[Variables]):
             )
         self.tracer = tracer
         self.axes = axes
-        self.order = order
 
     def __iter__(self) -> Iterator[Variables]:
         self.pending.used = True
         return _NestIterator(self)
+
+    def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
+        """Opens the loop over one axis; its variable as the user sees it."""
+        raise NotImplementedError
 
 
 class _NestIterator(Iterator[Variables]):
@@ -160,11 +79,12 @@ class _NestIterator(Iterator[Variables]):
             frame = srcloc.user_frame()
             self._code = None if frame is None else frame.f_code
             targets = loop_targets(frame, len(nest.axes))
+            variables: list[SymInt] = []
             for position, axis in enumerate(nest.axes):
                 name = targets[position] if targets is not None else None
-                head, of_axis = _head(nest, axis, name)
-                self._open.append(nest.tracer.open_loop(head, of_axis))
-            variables = [loop.variable for loop in self._open]
+                loop, variable = nest.open(axis, name)
+                self._open.append(loop)
+                variables.append(variable)
             item = variables[0] if len(variables) == 1 else tuple(variables)
             return cast(Variables, item)
         while self._open:
@@ -181,10 +101,203 @@ class _NestIterator(Iterator[Variables]):
         self._nest.tracer.left_early(loc)
 
 
+class AxisNest(Nest[Variables]):
+    """P(...) and P.seq(...)."""
+
+    def __init__(self, tracer: Tracer, axes: tuple[object, ...], order: ir.Order) -> None:
+        super().__init__(tracer, "P(...)" if order is ir.Order.PARALLEL else "P.seq(...)", axes)
+        self.order = order
+
+    def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
+        if isinstance(axis, ScalarLike):
+            axis = axis.as_scalar()
+        head, of_axis = self._head(axis, name)
+        loop = self.tracer.open_loop(head, of_axis)
+        if isinstance(axis, AxisParam) and isinstance(axis.axis, Tiled):
+            return loop, self._tile(axis, axis.axis, loop)
+        return loop, loop.variable
+
+    def _tile(self, param: AxisParam, tiled: Tiled, loop: OpenLoop) -> TileVar:
+        inner = AxisParam(param.names["extent"], tiled.axis)
+        extent = extent_of(self.tracer, inner, self.pending.loc)
+        size = tile_size(self.tracer, param, tiled.size)
+        return TileVar(loop.variable, size, extent, padded=tiled.pad_last)
+
+    def _head(self, axis: object, name: str | None) -> tuple[ir.Loop, Axis | None]:
+        """The loop over one axis, without its body, and the axis object that it runs over."""
+        loc = self.pending.loc
+        match axis:
+            case AxisParam(axis=Dense() as dense):
+                extent = ir.Const(dense.extent)
+                return self._loop(name, axis.name, ir.AxisKind.DENSE, extent), dense
+            case AxisParam(axis=DenseDyn() as dense):
+                extent = ir.SymbolRef(axis.name)
+                return self._loop(name, axis.name, ir.AxisKind.DENSE_DYN, extent), dense
+            case AxisParam(axis=Ragged() as ragged):
+                return self._ragged(axis, ragged, name), axis.key
+            case AxisParam(axis=Tiled() as tiled):
+                size = lower(tile_size(self.tracer, axis, tiled.size))
+                extent = lower(extent_of(self.tracer, axis, loc))
+                loop = self._loop(name, axis.name, ir.AxisKind.TILED, extent)
+                return replace(loop, tile=size, padded=tiled.pad_last), tiled
+            case AxisParam():
+                extent_of(self.tracer, axis, loc)  # says why there is none
+                raise AssertionError("a sparse axis has no extent")
+            case Dense():
+                return self._loop(name, None, ir.AxisKind.DENSE, ir.Const(axis.extent)), axis
+            case SymInt():
+                return self._symbolic(axis, name), None
+            case Row():
+                raise CompileError(
+                    "P(...) over a row of a sparse axis",
+                    loc=loc,
+                    why="a row has columns, which P.sel gives",
+                    fix=f"write P.sel({axis.param.name}[...])",
+                )
+            case DenseDyn() | Ragged() | Sparse() | Tiled():
+                raise CompileError(
+                    f"{axis!r} is not a parameter of the workload",
+                    loc=loc,
+                    why="execute binds its extent by the name of the parameter",
+                    fix="pass the axis to the workload as an argument",
+                )
+            case _:
+                return self._loop(name, None, ir.AxisKind.DENSE, _number(axis, loc)), None
+
+    def _ragged(self, param: AxisParam, axis: Ragged, name: str | None) -> ir.Loop:
+        rows = row_loops(self.tracer, param.name, axis, self.pending.loc)
+        if isinstance(axis.lengths, Tensor) or len(rows) > 1:
+            extent = lower(extent_of(self.tracer, param, self.pending.loc))
+            return self._loop(name, param.name, ir.AxisKind.EXPR, extent)
+        row = rows[0].var
+        extent = ir.ArrayLoad(param.name, ir.LoopVar(row))
+        loop = self._loop(name, param.name, ir.AxisKind.RAGGED, extent)
+        return replace(loop, lengths=param.name, parent=row)
+
+    def _symbolic(self, extent: SymInt, name: str | None) -> ir.Loop:
+        """A loop over an expression; an array element at a loop variable is ragged."""
+        expr = lower(extent)
+        match expr:
+            case ir.ArrayLoad(array, ir.LoopVar(parent), None):
+                loop = self._loop(name, array, ir.AxisKind.RAGGED, expr)
+                return replace(loop, lengths=array, parent=parent)
+            case ir.Const(value):
+                return self._loop(name, None, ir.AxisKind.DENSE, _number(value, self.pending.loc))
+            case ir.ArrayLoad(array):
+                return self._loop(name, array, ir.AxisKind.EXPR, expr)
+            case _:
+                return self._loop(name, None, ir.AxisKind.EXPR, expr)
+
+    def _loop(
+        self, name: str | None, axis: str | None, kind: ir.AxisKind, extent: ir.Expr
+    ) -> ir.Loop:
+        var = _new_variable(self.tracer, name, axis)
+        loc = self.pending.loc
+        return ir.Loop(var, axis or var, kind, self.order, ir.Const(0), extent, (), None, None, loc)
+
+
+class SelNest(Nest[Variables]):
+    """P.sel(...): over the columns of one row of a sparse axis."""
+
+    def __init__(self, tracer: Tracer, row: object) -> None:
+        super().__init__(tracer, "P.sel(...)", (row,))
+        if not isinstance(row, Row):
+            raise CompileError(
+                f"P.sel(...) of {type(row).__name__}",
+                loc=self.pending.loc,
+                why="it loops over the columns of one row of a sparse axis",
+                fix="write P.sel(routing[b]) with a parameter that was given Sparse(...)",
+            )
+        self.row = row
+
+    def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
+        param, sparse = self.row.param, self.row.param.axis
+        assert isinstance(sparse, Sparse)
+        index = lower(self.row.index)
+        var = _new_variable(self.tracer, None, f"{param.name}_pos")
+        arrays = sparse.indptr, sparse.indices
+        if isinstance(index, ir.LoopVar) and not any(isinstance(a, Tensor) for a in arrays):
+            loop = self.tracer.open_loop(self._sparse(var, index), param.key)
+            return loop, loop.column
+        return self._general(var, sparse)
+
+    def _sparse(self, var: str, row: ir.LoopVar) -> ir.Loop:
+        param = self.row.param
+        indptr, indices = param.names["indptr"], param.names["indices"]
+        end = ir.ArrayLoad(indptr, ir.Binary(ir.BinaryOp.ADD, row, ir.Const(1)))
+        extent = ir.Binary(ir.BinaryOp.SUB, end, ir.ArrayLoad(indptr, row))
+        kind, loc = ir.AxisKind.SPARSE, self.pending.loc
+        return ir.Loop(
+            *(var, param.name, kind, ir.Order.PARALLEL, ir.Const(0), extent, ()),
+            *(indptr, row.name, loc, indices),
+        )
+
+    def _general(self, var: str, sparse: Sparse) -> tuple[OpenLoop, SymInt]:
+        """Rows named by an expression, and arrays that tasks may write: explicit reads."""
+        param = self.row.param
+        first = _entry(param, "indptr", sparse.indptr, self.row.index)
+        last = _entry(param, "indptr", sparse.indptr, self.row.index + 1)
+        kind, loc = ir.AxisKind.EXPR, self.pending.loc
+        extent = lower(last - first)
+        head = ir.Loop(
+            *(var, param.name, kind, ir.Order.PARALLEL, ir.Const(0), extent, ()),
+            *(None, None, loc),
+        )
+        loop = self.tracer.open_loop(head, param.key)
+        return loop, _entry(param, "indices", sparse.indices, first + loop.variable)
+
+
+def _entry(param: AxisParam, part: str, array: object, index: SymInt) -> SymInt:
+    if isinstance(array, Tensor):
+        return as_symint(array[index])
+    load = ir.ArrayLoad(param.names[part], lower(index))
+    return atom(load, current("P.sel(...)").scope, *index.scopes)
+
+
+class WhileNest(Nest[Variables]):
+    """P.loop_while(...)."""
+
+    def __init__(
+        self, tracer: Tracer, condition: Callable[..., BoolLike], max_iterations: object
+    ) -> None:
+        super().__init__(tracer, "P.loop_while(...)", (condition,))
+        if not callable(cast(object, condition)):
+            raise CompileError(
+                "P.loop_while(condition) is not a function",
+                loc=self.pending.loc,
+                why="the condition is asked again before each iteration",
+                fix="write P.loop_while(lambda: slot_u64(0) > 0, max_iterations=n)",
+            )
+        self.condition = condition
+        self.limit = as_symint(max_iterations)
+
+    def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
+        var = _new_variable(self.tracer, name, "while")
+        limit, loc = lower(self.limit), self.pending.loc
+        always = ir.Binary(ir.BinaryOp.EQ, ir.Const(0), ir.Const(0))
+        loop = self.tracer.open_loop(ir.While(var, var, always, limit, (), loc), None)
+        before = len(loop.body)
+        condition = lower_bool(as_symbool(self.condition()))
+        if len(loop.body) != before:
+            raise CompileError(
+                "the condition of P.loop_while reads a tensor",
+                loc=loc,
+                why="it is asked before the iteration, in which the read would stand",
+                fix="read it into a slot, before the loop and at the end of its body",
+            )
+        loop.head = ir.While(var, var, condition, limit, (), loc)
+        return loop, loop.variable
+
+
 class LoopForms:
     """`P(a, b, ...)`: loops with no order among iterations; `P.seq(a, ...)`: each iteration waits
     for the one before it. An axis is a parameter of the workload, an extent (an integer or an
-    expression) or an element of an array parameter."""
+    expression) or an element of an array parameter. `P.sel(routing[b])`: over the columns of a row.
+    `P.loop_while(lambda: ..., max_iterations=n)`: while a condition over slots holds.
+
+    `with P.when(condition):` holds tasks that exist only if it is true; `with P.when` and `with
+    P.otherwise()` directly behind it are its other branches, of which the first true one is taken.
+    """
 
     @overload
     def __call__(self, a: Loopable, /) -> Nest[SymInt]: ...
@@ -197,7 +310,7 @@ class LoopForms:
         self, a: Loopable, b: Loopable, c: Loopable, d: Loopable, /, *more: Loopable
     ) -> Nest[tuple[SymInt, ...]]: ...
     def __call__(self, *axes: Loopable) -> Nest[Any]:
-        return Nest(current("P(...)"), axes, ir.Order.PARALLEL)
+        return AxisNest(current("P(...)"), axes, ir.Order.PARALLEL)
 
     @overload
     def seq(self, a: Loopable, /) -> Nest[SymInt]: ...
@@ -211,101 +324,37 @@ class LoopForms:
     ) -> Nest[tuple[SymInt, ...]]: ...
     def seq(self, *axes: Loopable) -> Nest[Any]:
         """Loops whose iterations run one after the other."""
-        return Nest(current("P.seq(...)"), axes, ir.Order.SEQUENTIAL)
+        return AxisNest(current("P.seq(...)"), axes, ir.Order.SEQUENTIAL)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in _NOT_IN_THIS_VERSION:
-            raise CompileError(
-                f"P.{name} is not in this version",
-                loc=srcloc.here(),
-                why="workloads have P(...) and P.seq(...) loops",
-                fix="decide inside a kernel, or bind extents and arrays that say the same",
-            )
-        raise AttributeError(name)
+    def sel(self, row: Any) -> Nest[SymInt]:
+        """The columns of one row of a sparse axis: `for e in P.sel(routing[b])`."""
+        return SelNest(current("P.sel(...)"), row)
+
+    def loop_while(
+        self, condition: Callable[..., BoolLike], *, max_iterations: IntLike
+    ) -> Nest[SymInt]:
+        """Repeats while the condition holds; going on to hold after the limit is an error."""
+        return WhileNest(current("P.loop_while(...)"), condition, max_iterations)
+
+    def when(self, condition: BoolLike) -> Branch:
+        """`with P.when(condition):` tasks that exist only if the condition holds."""
+        return when(condition)
+
+    def otherwise(self) -> Branch:
+        """`with P.otherwise():` directly behind a P.when, for when it does not hold."""
+        return otherwise()
 
 
 P = LoopForms()
 
 
-def _head(nest: Nest[Any], axis: object, name: str | None) -> tuple[ir.Loop, Axis | None]:
-    """The loop over one axis, without its body, and the axis object that it runs over."""
-    loc = nest.pending.loc
-    match axis:
-        case AxisParam(axis=Dense() as dense):
-            return _loop(nest, name, axis.name, ir.AxisKind.DENSE, ir.Const(dense.extent)), dense
-        case AxisParam(axis=DenseDyn() as dense):
-            extent = ir.SymbolRef(axis.name)
-            return _loop(nest, name, axis.name, ir.AxisKind.DENSE_DYN, extent), dense
-        case AxisParam(axis=Ragged() as ragged):
-            parent = _row_variable(nest.tracer, axis.name, ragged, loc)
-            return _ragged(nest, name, ir.ArrayLoad(axis.name, parent), parent.name), None
-        case Dense():
-            return _loop(nest, name, None, ir.AxisKind.DENSE, ir.Const(axis.extent)), axis
-        case SymInt():
-            return _symbolic(nest, axis, name), None
-        case DenseDyn() | Ragged():
-            raise CompileError(
-                f"{axis!r} is not a parameter of the workload",
-                loc=loc,
-                why="execute binds its extent by the name of the parameter",
-                fix="pass the axis to the workload as an argument",
-            )
-        case _:
-            return _loop(nest, name, None, ir.AxisKind.DENSE, _number(axis, loc)), None
-
-
-def _symbolic(nest: Nest[Any], extent: SymInt, name: str | None) -> ir.Loop:
-    """A loop over an expression; an array element at the place of a loop variable is ragged."""
-    expr = lower(extent)
-    match expr:
-        case ir.ArrayLoad(_, ir.LoopVar(parent)):
-            return _ragged(nest, name, expr, parent)
-        case ir.Const(value):
-            return _loop(nest, name, None, ir.AxisKind.DENSE, _number(value, nest.pending.loc))
-        case ir.ArrayLoad(array, _):
-            return _loop(nest, name, array, ir.AxisKind.EXPR, expr)
-        case _:
-            return _loop(nest, name, None, ir.AxisKind.EXPR, expr)
-
-
-def _ragged(nest: Nest[Any], name: str | None, extent: ir.ArrayLoad, parent: str) -> ir.Loop:
-    array = extent.array
-    kind = ir.AxisKind.RAGGED
-    return _loop(nest, name, array, kind, extent, lengths=array, parent=parent)
-
-
-def _loop(
-    nest: Nest[Any],
-    name: str | None,
-    axis: str | None,
-    kind: ir.AxisKind,
-    extent: ir.Expr,
-    *,
-    lengths: str | None = None,
-    parent: str | None = None,
-) -> ir.Loop:
+def _new_variable(tracer: Tracer, name: str | None, axis: str | None) -> str:
     wanted = name if name is not None and name.strip("_") else axis or "i"
-    taken = {loop.head.var for loop in nest.tracer.loops}
+    taken = {loop.var for loop in tracer.loops}
     var, number = wanted, 2
     while var in taken:
         var, number = f"{wanted}_{number}", number + 1
-    loc = nest.pending.loc
-    return ir.Loop(
-        var, axis or var, kind, nest.order, ir.Const(0), extent, (), lengths, parent, loc
-    )
-
-
-def _row_variable(tracer: Tracer, name: str, axis: Ragged, loc: SrcLoc | None) -> ir.LoopVar:
-    """The variable of the innermost open loop over the outer axis of a ragged one."""
-    for loop in reversed(tracer.loops):
-        if loop.axis is axis.outer:
-            return ir.LoopVar(loop.head.var)
-    raise CompileError(
-        f"ragged axis {name} outside a loop over its outer axis",
-        loc=loc,
-        why=f"its extent is one of the lengths, chosen by the index of {axis.outer!r}",
-        fix=f"loop over the outer axis first, or name the row: P({name}[b])",
-    )
+    return var
 
 
 def _number(value: object, loc: SrcLoc | None) -> ir.Const:

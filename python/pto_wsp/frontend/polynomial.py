@@ -2,7 +2,8 @@
 
 Equal sums have equal normal forms whatever way they were written, so `(t + 1) * 64 - t * 64` is 64
 and not an expression: region extents come out as the constants that analysis and kernels need.
-Atoms are the leaves of the IR and the operations that do not distribute (`//`, `%`, min, max).
+Atoms are the leaves of the IR and the operations that do not distribute (`//`, `%`, min, max,
+select, reductions, searches).
 """
 
 from __future__ import annotations
@@ -14,14 +15,29 @@ from typing import TypeAlias
 
 from pto_wsp import ir
 
-Atom: TypeAlias = ir.LoopVar | ir.SymbolRef | ir.ShapeOf | ir.ArrayLoad | ir.Binary
+Atom: TypeAlias = (
+    ir.LoopVar
+    | ir.Column
+    | ir.SymbolRef
+    | ir.ShapeOf
+    | ir.SlotRef
+    | ir.BoundVar
+    | ir.ArrayLoad
+    | ir.Binary
+    | ir.Select
+    | ir.Reduce
+    | ir.Search
+)
 Product: TypeAlias = tuple[Atom, ...]
 
 # An expression that is larger than this comes from a loop that went wrong; `verify` has the same
 # limit, but by then a sum of products could have filled the memory.
 MAX_NODES = 4096
 
-_ATOM_ORDER = (ir.LoopVar, ir.SymbolRef, ir.ShapeOf, ir.ArrayLoad, ir.Binary)
+_ATOM_ORDER = (
+    *(ir.LoopVar, ir.Column, ir.SymbolRef, ir.ShapeOf, ir.SlotRef, ir.BoundVar),
+    *(ir.ArrayLoad, ir.Binary, ir.Select, ir.Reduce, ir.Search),
+)
 
 
 def _atom_key(atom: Atom) -> tuple[int, str]:
@@ -180,24 +196,19 @@ def _ordered(op: ir.BinaryOp, a: Polynomial, b: Polynomial) -> Polynomial:
 def _compound(op: ir.BinaryOp, a: Polynomial, b: Polynomial) -> Polynomial:
     """An operation that does not distribute over sums, as an atom."""
     node = ir.Binary(op, to_expr(a), to_expr(b))
+    check_size(node)
+    return of_atom(node)
+
+
+def check_size(node: ir.Expr) -> None:
+    """TooLarge for an expression that comes from a loop that went wrong."""
     level: list[ir.Expr] = [node]
     nodes = 0
     while level:
         nodes += len(level)
         if nodes > MAX_NODES:
             raise TooLarge
-        level = [inner for each in level for inner in _operands(each)]
-    return of_atom(node)
-
-
-def _operands(expr: ir.Expr) -> tuple[ir.Expr, ...]:
-    match expr:
-        case ir.Binary(_, lhs, rhs):
-            return lhs, rhs
-        case ir.ArrayLoad(_, index):
-            return (index,)
-        case _:
-            return ()
+        level = [inner for each in level for inner in ir.operands(each)]
 
 
 def _term(product: Product, coefficient: int) -> ir.Expr:

@@ -1,9 +1,9 @@
-"""Symbolic integers: loop variables, array elements and tensor shapes inside a workload."""
+"""Symbolic values: loop variables, array elements, tensor shapes and conditions in a workload."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from pto_wsp.frontend import polynomial as poly
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.polynomial import Polynomial
 from pto_wsp.frontend.refusal import (
+    ARITHMETIC,
     COMPARISONS,
     CONVERSIONS,
     EQUALITY,
@@ -24,15 +25,19 @@ from pto_wsp.frontend.refusal import (
 
 _TRACED_ONCE = "a workload is traced once for all values, so this one has no number yet"
 _INT64 = "numbers in a plan have 64 bits"
+_MOVE = {
+    "loop": "move the use into the loop body",
+    "condition": "move the use under the same P.when, or read the element again",
+    "reduction": "use it only in the function that is reduced or searched",
+}
+T = TypeVar("T")
 
 
 @refuse(
-    COMPARISONS,
-    EQUALITY,
     TRUTH,
-    message="a symbolic value cannot be compared or tested ({op})",
+    message="a symbolic value cannot be tested ({op})",
     why=_TRACED_ONCE,
-    fix="decide inside a kernel, split the loop, or use minimum(a, b) and maximum(a, b)",
+    fix="write `with P.when(n > 0):` for tasks that depend on it, or select(n > 0, a, b)",
 )
 @refuse(
     CONVERSIONS,
@@ -49,13 +54,14 @@ _INT64 = "numbers in a plan have 64 bits"
 @refuse(
     UNTRACED_ARITHMETIC,
     message="{op} of a symbolic value cannot be traced",
-    why="scalar expressions have +, -, *, //, %, minimum and maximum of integers",
+    why="scalar expressions have +, -, *, //, %, comparisons, minimum, maximum and select",
     fix="rewrite it with these, or compute it inside a kernel",
 )
 class SymInt:
     """An integer that is known only when the tasks are generated.
 
-    Supports `+ - * // %` with integers and each other, `minimum` and `maximum`.
+    Supports `+ - * // %` and comparisons with integers and each other, `minimum`, `maximum` and
+    `select`.
     """
 
     __slots__ = ("polynomial", "scopes")
@@ -115,8 +121,157 @@ class SymInt:
     def __pos__(self) -> SymInt:
         return self
 
+    def __lt__(self, other: IntLike) -> SymBool:
+        return _compare(ir.BinaryOp.LT, self, other)
 
-IntLike: TypeAlias = SymInt | int | np.integer[Any]
+    def __le__(self, other: IntLike) -> SymBool:
+        return _compare(ir.BinaryOp.LE, self, other)
+
+    def __gt__(self, other: IntLike) -> SymBool:
+        return _compare(ir.BinaryOp.GT, self, other)
+
+    def __ge__(self, other: IntLike) -> SymBool:
+        return _compare(ir.BinaryOp.GE, self, other)
+
+    def __eq__(self, other: object) -> SymBool:  # type: ignore[override]
+        return _compare(ir.BinaryOp.EQ, self, other)
+
+    def __ne__(self, other: object) -> SymBool:  # type: ignore[override]
+        return _compare(ir.BinaryOp.NE, self, other)
+
+
+@refuse(
+    TRUTH,
+    message="a symbolic condition cannot be tested ({op})",
+    why=_TRACED_ONCE,
+    fix="write `with P.when(condition):`; join conditions with &, | and ~, in brackets",
+)
+@refuse(
+    ARITHMETIC,
+    COMPARISONS,
+    EQUALITY,
+    CONVERSIONS,
+    ITERATION,
+    message="a symbolic condition is not a number ({op})",
+    why="it stands for true or false",
+    fix="write select(condition, 1, 0) for a number",
+)
+class SymBool:
+    """A condition that is known only when the tasks are generated. `&`, `|` and `~` combine them;
+    both sides are evaluated."""
+
+    __slots__ = ("expr", "scopes")
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, expr: ir.Expr, scopes: frozenset[Scope]) -> None:
+        self.expr = expr
+        self.scopes = scopes
+
+    def __repr__(self) -> str:
+        names = [scope.name for scope in self.scopes]
+        return f"<symbolic {ir.expr_text(self.expr, names)}>"
+
+    def __and__(self, other: BoolLike) -> SymBool:
+        return _logic(ir.BinaryOp.AND, self, other)
+
+    def __rand__(self, other: BoolLike) -> SymBool:
+        return _logic(ir.BinaryOp.AND, other, self)
+
+    def __or__(self, other: BoolLike) -> SymBool:
+        return _logic(ir.BinaryOp.OR, self, other)
+
+    def __ror__(self, other: BoolLike) -> SymBool:
+        return _logic(ir.BinaryOp.OR, other, self)
+
+    def __invert__(self) -> SymBool:
+        return SymBool(ir.Not(self.expr), self.scopes)
+
+
+@refuse(
+    TRUTH,
+    ARITHMETIC,
+    UNTRACED_ARITHMETIC,
+    COMPARISONS,
+    EQUALITY,
+    CONVERSIONS,
+    ITERATION,
+    message="a floating-point scalar is passed on, never computed with ({op})",
+    why="control is made of integers",
+    fix="pass it to a kernel's Scalar parameter and compute there",
+)
+class SymFloat:
+    """A floating-point number that is bound at execute."""
+
+    __slots__ = ("expr", "scopes")
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, expr: ir.Expr, scopes: frozenset[Scope]) -> None:
+        self.expr = expr
+        self.scopes = scopes
+
+    def __repr__(self) -> str:
+        return f"<symbolic {ir.expr_text(self.expr)}>"
+
+
+@runtime_checkable
+class ScalarLike(Protocol):
+    """Something else that counts as an integer in an expression, such as an element of a tensor."""
+
+    def as_scalar(self) -> SymInt: ...
+
+
+IntLike: TypeAlias = SymInt | ScalarLike | int | np.integer[Any]
+BoolLike: TypeAlias = SymBool | bool
+
+
+def _compare(op: ir.BinaryOp, a: object, b: object) -> SymBool:
+    left, right = as_symint(a), as_symint(b)
+    node = ir.Binary(op, poly_expr(left), poly_expr(right))
+    return SymBool(_checked(node), left.scopes | right.scopes)
+
+
+def _logic(op: ir.BinaryOp, a: object, b: object) -> SymBool:
+    left, right = as_symbool(a), as_symbool(b)
+    return SymBool(_checked(ir.Binary(op, left.expr, right.expr)), left.scopes | right.scopes)
+
+
+def as_symbool(value: object) -> SymBool:
+    """Accept what counts as a condition; CompileError for anything else."""
+    if isinstance(value, SymBool):
+        return value
+    if isinstance(value, bool | np.bool_):
+        number = 1 if value else 0
+        return SymBool(ir.Binary(ir.BinaryOp.EQ, ir.Const(number), ir.Const(1)), frozenset())
+    raise CompileError(
+        f"{type(value).__name__} where a condition is wanted",
+        loc=srcloc.here(),
+        why="a condition compares symbolic integers",
+        fix="write a comparison: n > 0",
+    )
+
+
+def select(condition: BoolLike, then: IntLike, otherwise: IntLike) -> SymInt:
+    """`then` if the condition holds, else `otherwise`; only that one is evaluated."""
+    test, a, b = as_symbool(condition), as_symint(then), as_symint(otherwise)
+    node = ir.Select(test.expr, poly_expr(a), poly_expr(b))
+    _checked(node)
+    return SymInt(poly.of_atom(node), test.scopes | a.scopes | b.scopes)
+
+
+def poly_expr(value: SymInt) -> ir.Expr:
+    """The expression, wherever its scopes are."""
+    try:
+        return poly.to_expr(value.polynomial)
+    except OverflowError:
+        raise _overflow() from None
+
+
+def _checked(node: T) -> T:
+    try:
+        poly.check_size(cast(ir.Expr, node))
+    except poly.TooLarge:
+        raise _too_large() from None
+    return node
 
 
 def minimum(a: IntLike, b: IntLike) -> SymInt:
@@ -142,6 +297,8 @@ def as_symint(value: object) -> SymInt:
     """Accept what counts as an integer in an expression; CompileError for anything else."""
     if isinstance(value, SymInt):
         return value
+    if isinstance(value, ScalarLike):
+        return value.as_scalar()
     number = as_int(value)
     if number is None:
         raise CompileError(
@@ -158,21 +315,35 @@ def as_int(value: object) -> int | None:
     return int(cast(int, value)) if isinstance(value, int | np.integer) else None
 
 
+def is_integer(value: object) -> bool:
+    """Whether a value may stand where an integer is wanted; bool may not."""
+    if isinstance(value, SymInt | ScalarLike):
+        return True
+    return as_int(value) is not None and not isinstance(value, bool)
+
+
 def lower(value: SymInt) -> ir.Expr:
     """The IR of a value at the place where it is used: all its loops must be open there."""
-    for scope in value.scopes:
+    check_scopes(value.scopes)
+    return poly_expr(value)
+
+
+def lower_bool(value: SymBool) -> ir.Expr:
+    """The same for a condition."""
+    check_scopes(value.scopes)
+    return value.expr
+
+
+def check_scopes(scopes: frozenset[Scope]) -> None:
+    """CompileError if one of the scopes is closed."""
+    for scope in scopes:
         if not scope.is_open:
             raise CompileError(
                 f"a value of {scope.kind} {scope.name} is used outside of it",
                 loc=srcloc.here(),
                 why=f"it has a value only inside {scope.kind} {scope.name}",
-                fix="move the use into the loop body" if scope.kind == "loop" else
-                "pass arrays and axes as parameters to every workload that uses them",
-            )  # fmt: skip
-    try:
-        return poly.to_expr(value.polynomial)
-    except OverflowError:
-        raise _overflow() from None
+                fix=_MOVE.get(scope.kind, "pass arrays and axes as parameters to every workload"),
+            )
 
 
 def _apply(
@@ -191,13 +362,17 @@ def _apply(
     except OverflowError:
         raise _overflow() from None
     except poly.TooLarge:
-        raise CompileError(
-            "a scalar expression is too large",
-            loc=srcloc.here(),
-            why=f"written out it has more than {poly.MAX_NODES} operations",
-            fix="compute a part of it into an array that the workload reads",
-        ) from None
+        raise _too_large() from None
     return SymInt(result, left.scopes | right.scopes)
+
+
+def _too_large() -> CompileError:
+    return CompileError(
+        "a scalar expression is too large",
+        loc=srcloc.here(),
+        why=f"written out it has more than {poly.MAX_NODES} operations",
+        fix="compute a part of it into an array that the workload reads",
+    )
 
 
 def _overflow() -> CompileError:

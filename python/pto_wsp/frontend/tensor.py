@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, TypeAlias, cast
@@ -17,12 +18,21 @@ from pto_wsp.frontend.refusal import (
     ARITHMETIC,
     COMPARISONS,
     CONVERSIONS,
+    EQUALITY,
     ITERATION,
     TRUTH,
     UNTRACED_ARITHMETIC,
     refuse,
 )
-from pto_wsp.frontend.scalar_expr import SymInt, as_int, as_symint, atom, constant, lower
+from pto_wsp.frontend.scalar_expr import (
+    SymInt,
+    as_int,
+    as_symint,
+    atom,
+    constant,
+    is_integer,
+    lower,
+)
 
 Shape: TypeAlias = tuple[int | SymInt, ...]
 
@@ -68,12 +78,58 @@ class Region:
     def __repr__(self) -> str:
         return f"<region of {self.tensor}>"
 
+    def element(self, indices: tuple[object, ...]) -> Region:
+        """One element of the region, by an index for each dimension that it still has."""
+        given = iter(indices)
+        dims = tuple(
+            dim
+            if dim.dropped
+            else DimRange(dim.start + as_symint(next(given)) * dim.step, constant(1), dropped=True)
+            for dim in self.dims
+        )
+        return Region(self.tensor, self.dtype, dims)
+
     def lower(self) -> ir.Region:
         dims = (
             ir.DimSlice(lower(dim.start), lower(dim.extent), ir.Const(dim.step), dim.dropped)
             for dim in self.dims
         )
         return ir.Region(self.tensor, tuple(dims))
+
+
+_OPERATORS = {**ARITHMETIC, **COMPARISONS, **EQUALITY}
+
+
+class Element(Region):
+    """One element of an integer tensor: a region for a kernel, and an integer for control. Control
+    reads it at the line where it is first used as a number, once its writers have ended."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, tensor: str, dtype: DType, dims: tuple[DimRange, ...]) -> None:
+        super().__init__(tensor, dtype, dims)
+        self._value: SymInt | None = None
+
+    def as_scalar(self) -> SymInt:
+        """The value, read here."""
+        value = self._value
+        if value is None:
+            trace = context.active.get()
+            assert trace is not None, "elements exist only while a workload is traced"
+            value = self._value = cast(SymInt, trace.load(self.lower(), srcloc.here()))
+        return value
+
+
+def _delegate(method: str) -> Callable[..., Any]:
+    def operator(self: Element, *others: object) -> Any:
+        return getattr(self.as_scalar(), method)(*others)
+
+    return operator
+
+
+for _method in _OPERATORS:
+    setattr(Element, _method, _delegate(_method))
+Element.__hash__ = None  # type: ignore[assignment]
 
 
 @refuse(
@@ -167,6 +223,8 @@ class Tensor:
         name = trace.tensor_name(self)
         parts = _expand(key, name, self.rank)
         dims = tuple(_dim(part, extent) for part, extent in zip(parts, self.shape, strict=True))
+        if self.dtype.name[0] in "IU" and all(dim.dropped for dim in dims):
+            return Element(name, self.dtype, dims)
         return Region(name, self.dtype, dims)
 
     def named(self, name: str) -> Tensor:
@@ -218,7 +276,7 @@ def _dim(part: object, size: int | SymInt) -> DimRange:
     extent = as_symint(size)
     if isinstance(part, slice):
         return _slice(cast("slice[object, object, object]", part), extent)
-    if isinstance(part, bool) or not (isinstance(part, SymInt) or as_int(part) is not None):
+    if not is_integer(part):
         kind = "None" if part is None else type(part).__name__
         raise TypeCheckError(
             f"a tensor is indexed with {kind}",

@@ -21,18 +21,73 @@ if TYPE_CHECKING:
     from pto_wsp.srcloc import SrcLoc
 
 
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One branch of a chain of conditions: what its condition read, the condition, the tasks. The
+    last one may have no condition."""
+
+    reads: ir.Body
+    condition: ir.Expr | None
+    body: ir.Body
+    loc: SrcLoc | None
+
+
 @dataclass(eq=False, slots=True)
-class OpenLoop:
-    """A P loop whose body is being traced."""
+class Chain:
+    """Conditions that follow each other directly: the first that holds is taken."""
+
+    start: int  # place of its statement in the body
+    end: int = 0
+    arms: list[Arm] = field(default_factory=list[Arm])
+
+    def fold(self) -> list[ir.Stmt]:
+        """The chain as a statement, or nothing if no branch has tasks."""
+        rest: ir.Body = ()
+        for arm in reversed(self.arms):
+            if arm.condition is None:
+                rest = arm.body
+            elif arm.body:
+                rest = (*arm.reads, ir.Cond(arm.condition, arm.body, rest, arm.loc))
+            elif rest:
+                rest = (*arm.reads, ir.Cond(ir.Not(arm.condition), rest, (), arm.loc))
+        return list(rest)
+
+
+@dataclass(eq=False, slots=True)
+class OpenBlock:
+    """A body that is being traced: of the workload, of a loop, or of a P.when."""
 
     scope: Scope
-    head: ir.Loop  # without its body
-    axis: Axis | None  # the user's axis object, to which ragged axes refer
     body: list[ir.Stmt] = field(default_factory=list[ir.Stmt])
+    # Values that were read here: hidden slots by name, with the scopes in which they may be used.
+    loads: dict[str, Scope] = field(default_factory=dict[str, Scope])
+    slots: set[str] = field(default_factory=set[str])  # set here for the first time
+    chain: Chain | None = None  # the last P.when of this body
+
+    def close(self) -> None:
+        for scope in (self.scope, *self.loads.values()):
+            scope.is_open = False
+
+
+@dataclass(eq=False, slots=True)
+class OpenLoop(OpenBlock):
+    """A P loop whose body is being traced."""
+
+    head: ir.Loop | ir.While | None = None  # without its body
+    axis: Axis | None = None  # the user's axis object, to which ragged and sparse axes refer
+
+    @property
+    def var(self) -> str:
+        assert self.head is not None
+        return self.head.var
 
     @property
     def variable(self) -> SymInt:
-        return atom(ir.LoopVar(self.head.var), self.scope)
+        return atom(ir.LoopVar(self.var), self.scope)
+
+    @property
+    def column(self) -> SymInt:
+        return atom(ir.Column(self.var), self.scope)
 
 
 @dataclass(eq=False, slots=True)
@@ -53,9 +108,9 @@ class Tracer:
         self.scope = Scope("workload", name, loc)
         self.declared = Declarations()
         self.kernels = KernelNames[Hashable]()
-        self.loops: list[OpenLoop] = []
+        self.blocks: list[OpenBlock] = [OpenBlock(self.scope)]
         self._code = code
-        self._body: list[ir.Stmt] = []
+        self._names: set[str] = set()  # of slots
         self._tensor_names: dict[int, tuple[Tensor, str]] = {}
         self._pending: list[Pending] = []
         self._left_early: CompileError | None = None
@@ -84,28 +139,92 @@ class Tracer:
         self._tensor_names[id(tensor)] = (tensor, name)
         return name
 
+    @property
+    def loops(self) -> list[OpenLoop]:
+        return [block for block in self.blocks if isinstance(block, OpenLoop)]
+
+    @property
+    def block(self) -> OpenBlock:
+        """The innermost body."""
+        return self.blocks[-1]
+
     def emit(self, stmt: ir.Stmt) -> None:
         self.check()
-        (self.loops[-1].body if self.loops else self._body).append(stmt)
+        self.block.body.append(stmt)
 
-    def open_loop(self, head: ir.Loop, axis: Axis | None) -> OpenLoop:
+    def open_loop(self, head: ir.Loop | ir.While, axis: Axis | None) -> OpenLoop:
         self.check()
-        loop = OpenLoop(Scope("loop", head.var, head.loc), head, axis)
-        self.loops.append(loop)
+        loop = OpenLoop(Scope("loop", head.var, head.loc), head=head, axis=axis)
+        self.blocks.append(loop)
         return loop
 
     def close_loop(self, loop: OpenLoop) -> None:
         self.check()
-        if not self.loops or self.loops[-1] is not loop:
+        head = loop.head
+        assert head is not None
+        if self.block is not loop:
             raise CompileError(
                 "P loops are interleaved",
-                loc=loop.head.loc,
-                why="a loop ended while a loop that began inside it was still open",
+                loc=head.loc,
+                why="a loop ended while something that began inside it was still open",
                 fix="use P(...) in `for` statements only; P(a, b) loops over two axes",
             )
-        self.loops.pop()
-        loop.scope.is_open = False
-        self.emit(replace(loop.head, body=tuple(loop.body)))
+        self.blocks.pop()
+        loop.close()
+        self.emit(replace(head, body=tuple(loop.body)))
+
+    def open_branch(self, loc: SrcLoc | None) -> OpenBlock:
+        self.check()
+        branch = OpenBlock(Scope("condition", f"at {loc}", loc))
+        self.blocks.append(branch)
+        return branch
+
+    def close_branch(self, branch: OpenBlock, loc: SrcLoc | None) -> ir.Body:
+        """The body of a branch."""
+        self.check()
+        if self.block is not branch:
+            raise CompileError(
+                "P.when ends inside a loop that began in it",
+                loc=loc,
+                why="a loop or condition that began inside it was still open",
+                fix="use P.when(...) in `with` statements only",
+            )
+        self.blocks.pop()
+        branch.close()
+        return tuple(branch.body)
+
+    # --- slots ---
+
+    def load(self, region: ir.Region, loc: SrcLoc | None) -> SymInt:
+        """The value of one element of a tensor, read here."""
+        self.check()
+        name, number = region.tensor, 2
+        while name in self._names:
+            name, number = f"{region.tensor}_{number}", number + 1
+        self._names.add(name)
+        scope = Scope("condition", f"at {loc}", loc)
+        self.block.loads[name] = scope
+        self.emit(ir.SlotLoad(name, region, loc))
+        return atom(ir.SlotRef(name), scope)
+
+    def set_slot(self, name: str) -> None:
+        """A slot is about to be set: it belongs to the innermost body unless one around has it."""
+        self._names.add(name)
+        if not any(name in block.slots for block in self.blocks):
+            self.block.slots.add(name)
+
+    def slot(self, name: str) -> SymInt:
+        """The value of a slot; CompileError if nothing around has set it."""
+        self.check()
+        for block in reversed(self.blocks):
+            if name in block.slots:
+                return atom(ir.SlotRef(name), block.scope)
+        raise CompileError(
+            f"{name} has no value here",
+            loc=srcloc.here(),
+            why="nothing before has set it in this iteration or around it",
+            fix="set it first: slot_set_u64(0, value)",
+        )
 
     def expect_use(self, what: str, fix: str) -> Pending:
         """Remember something that must be used before the trace ends."""
@@ -125,8 +244,8 @@ class Tracer:
     def finish(self) -> ir.Body:
         """The traced body; everything that was begun must have been finished."""
         self.check()
-        if self.loops:
-            raise _left_early(self.loops[-1].head.loc)
+        if len(self.blocks) > 1:
+            raise _left_early(self.block.scope.loc)
         for pending in self._pending:
             if not pending.used:
                 raise CompileError(
@@ -135,7 +254,7 @@ class Tracer:
                     why="by itself it generates no task",
                     fix=pending.fix,
                 )
-        return tuple(self._body)
+        return tuple(self.blocks[0].body)
 
 
 def current(what: str) -> Tracer:
@@ -149,6 +268,12 @@ def current(what: str) -> Tracer:
             fix="move it into a function decorated with @workload",
         )
     return trace
+
+
+def active() -> Tracer | None:
+    """The trace under way, if there is one."""
+    trace = context.active.get()
+    return trace if isinstance(trace, Tracer) else None
 
 
 def refuse_inside_workload(what: str, fix: str) -> None:
@@ -171,8 +296,8 @@ def run(tracer: Tracer, function: Callable[..., object], arguments: dict[str, ob
         body = tracer.finish()
     finally:
         context.active.reset(token)
-        for scope in (tracer.scope, *(loop.scope for loop in tracer.loops)):
-            scope.is_open = False
+        for block in tracer.blocks:
+            block.close()
     if result is not None:
         raise CompileError(
             f"workload {tracer.scope.name} returns a value",
@@ -189,5 +314,5 @@ def _left_early(loc: SrcLoc | None) -> CompileError:
         loc=loc,
         why="its body is traced once for all iterations; break, return or an exception would end "
         "all of them",
-        fix="bound the loop by its extent, P(n); an index test belongs in the kernel",
+        fix="bound the loop by its extent, P(n), or put what depends on a test under P.when(...)",
     )

@@ -13,7 +13,7 @@ from typing import Any
 from pto_wsp import ir, srcloc
 from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.frontend import trace
-from pto_wsp.frontend.arguments import Argument, bind
+from pto_wsp.frontend.arguments import Argument, ScalarParam, bind, match_signature
 from pto_wsp.frontend.compose import Traced, merge
 from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.frontend.schedule import (
@@ -112,12 +112,14 @@ class WorkloadFunction:
         return f"<workload function {self.function.__name__}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Workload:
+        """A Workload; inside another workload, its tasks become part of that one."""
         name = self.function.__name__
-        trace.refuse_inside_workload(
-            f"workload {name} is called",
-            "write combine(...) or sequential(...) of both, outside of workloads",
-        )
         loc = srcloc.here()
+        tracer = trace.active()
+        if tracer is not None:
+            return _inlined(
+                tracer, self.function, match_signature(self.function, args, kwargs, loc)
+            )
         arguments = bind(self.function, args, kwargs, loc)
         make = functools.partial(_trace, self.function, arguments, loc)
         return _workload(name, _Once(make), Schedule())
@@ -168,8 +170,10 @@ def sequential(*workloads: Workload) -> Workload:
 
 
 def _composed(form: str, parts: tuple[object, ...]) -> Workload:
-    trace.refuse_inside_workload(f"{form}(...)", "compose workloads outside of workloads")
     loc = srcloc.here()
+    tracer = trace.active()
+    if tracer is not None:
+        return _composed_inside(form, tracer, parts, loc)
     if not parts:
         raise CompileError(
             f"{form}() of nothing", loc=loc, why="there is no work", fix="pass workloads"
@@ -196,8 +200,62 @@ def _composed(form: str, parts: tuple[object, ...]) -> Workload:
     return _workload(form, _Once(make), Schedule())
 
 
+class Inlined:
+    """The tasks of a workload that was called inside another one: statements of a body."""
+
+    def __init__(self, block: trace.OpenBlock, start: int, end: int) -> None:
+        self.block = block
+        self.start = start
+        self.end = end
+
+
+def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, Any]) -> Any:
+    block = tracer.block
+    start = len(block.body)
+    result = function(**arguments)
+    if result is not None:
+        raise CompileError(
+            f"workload {function.__name__} returns a value",
+            loc=srcloc.here(),
+            why="a workload generates tasks and has no result",
+            fix="remove the return value; tasks write their results to tensors",
+        )
+    block.chain = None  # a condition behind it is not one of its own
+    return Inlined(block, start, len(block.body))
+
+
+def _composed_inside(
+    form: str, tracer: trace.Tracer, parts: tuple[object, ...], loc: SrcLoc | None
+) -> Any:
+    """Calls of workloads as the branches or steps of one statement."""
+    block = tracer.block
+    at = len(block.body)
+    bodies: list[ir.Body] = []
+    for part in reversed(parts):
+        if not isinstance(part, Inlined) or part.block is not block or part.end != at:
+            raise CompileError(
+                f"{form}(...) inside a workload",
+                loc=loc,
+                why="it composes calls of workloads that stand in it",
+                fix=f"write {form}(first(a), second(b)), with nothing between",
+            )
+        bodies.insert(0, tuple(block.body[part.start : part.end]))
+        at = part.start
+    children = tuple(body for body in bodies if body)
+    if children:
+        stmt = ir.Combine(children, loc) if form == "combine" else ir.Sequential(children, loc)
+        block.body[at:] = [stmt]
+    return Inlined(block, at, len(block.body))
+
+
 def _compose(form: str, sources: tuple[_Once, ...], loc: SrcLoc | None) -> Traced:
     return merge(form, [source.get() for source in sources], loc)
+
+
+def _seen(argument: Argument, tracer: trace.Tracer) -> object:
+    """What the function sees of an argument."""
+    value = argument.value
+    return value.value(tracer.scope) if isinstance(value, ScalarParam) else value
 
 
 def _trace(function: FunctionType, arguments: tuple[Argument, ...], loc: SrcLoc | None) -> Traced:
@@ -205,11 +263,11 @@ def _trace(function: FunctionType, arguments: tuple[Argument, ...], loc: SrcLoc 
     name = function.__name__
     tracer = trace.Tracer(name, function.__code__, loc)
     for argument in arguments:
-        if argument.symbol is not None:
-            tracer.declared.add_symbol(argument.symbol, argument.default, loc)
-        if argument.tensor is not None:
-            tracer.tensor_name(argument.tensor, loc)
-    body = trace.run(tracer, function, {each.name: each.value for each in arguments})
+        for symbol in argument.symbols:
+            tracer.declared.add_symbol(symbol.decl, symbol.default, loc)
+        for tensor in argument.tensors:
+            tracer.tensor_name(tensor, loc)
+    body = trace.run(tracer, function, {a.name: _seen(a, tracer) for a in arguments})
     kernels = {n: k for n, k in tracer.kernels.owners.items() if isinstance(k, Kernel)}
     module = ir.Module(
         name,

@@ -2,13 +2,19 @@
 
     module   := Module(name, symbols, tensors, kernels, body, schedule)
     body     := stmt*                                  no order between statements
-    stmt     := Loop(var, axis, ..., body)             parallel (P) or sequential (P.seq)
+    stmt     := Loop(var, axis, ..., body)             parallel (P, P.sel) or sequential (P.seq)
+              | While(var, condition, limit, body)     repeats while the condition holds
+              | Cond(condition, then, otherwise)       one of two bodies
               | Combine(branches: body*)               no order between branches
               | Sequential(steps: body*)               each step waits for the one before it
+              | SlotSet(slot, value)                   control's own variable
+              | SlotLoad(slot, region)                 the same, from data that tasks may write
               | Call(kernel, indices, args)            generates one task
-    region   := Region(tensor, (DimSlice(start, extent, step, dropped), ...))
-    expr     := Const | LoopVar | SymbolRef | ShapeOf | ArrayLoad | Binary
+    arg      := Region(tensor, (DimSlice(start, extent, step, dropped), ...)) | expr
+    expr     := Const | FloatConst | LoopVar | Column | SymbolRef | ShapeOf | ArrayLoad | SlotRef
+              | BoundVar | Binary | Not | Select | Reduce | Search
 
+Expressions have a type, i64, bool or f64 (`expr_type`); f64 is only passed on, never computed with.
 Nodes are frozen and compare by value; source positions do not take part in comparisons. Names are
 unique: a loop variable is bound once on any path from the root, symbols, tensors and kernels are
 declared once per module.
@@ -23,11 +29,20 @@ from typing import TypeAlias
 from pto_wsp.dtypes import DType
 from pto_wsp.srcloc import SrcLoc
 
-# --- expressions: pure, 64-bit integer ---------------------------------------------------------
+# --- expressions: pure -------------------------------------------------------------------------
+
+
+class ExprType(Enum):
+    """The value is the spelling in messages."""
+
+    I64 = "integer"
+    BOOL = "boolean"
+    F64 = "floating-point"
 
 
 class BinaryOp(Enum):
-    """Integer operators, with Python's meaning. The value is the spelling in the text form."""
+    """Operators with Python's meaning. The value is the spelling in the text form. AND and OR
+    evaluate both sides."""
 
     ADD = "+"
     SUB = "-"
@@ -36,6 +51,30 @@ class BinaryOp(Enum):
     MOD = "%"
     MIN = "min"
     MAX = "max"
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    AND = "and"
+    OR = "or"
+
+
+COMPARISONS = frozenset(
+    {BinaryOp.EQ, BinaryOp.NE, BinaryOp.LT, BinaryOp.LE, BinaryOp.GT, BinaryOp.GE}
+)
+LOGIC = frozenset({BinaryOp.AND, BinaryOp.OR})
+
+
+class ReduceOp(Enum):
+    """How the values of a Reduce become one. The value is the spelling in the text form."""
+
+    SUM = "sum"
+    MIN = "least"
+    MAX = "largest"
+    ANY = "any"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +83,38 @@ class Const:
 
 
 @dataclass(frozen=True, slots=True)
+class FloatConst:
+    """A floating-point constant, by its bits: NaNs are equal to themselves here."""
+
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoopVar:
     """The variable of an enclosing loop."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The column index at which an enclosing sparse loop stands."""
+
+    loop: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRef:
+    """The value of a slot that an earlier statement of this or an enclosing iteration set."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundVar:
+    """The variable of an enclosing Reduce or Search, 0 for the outermost."""
+
+    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +134,11 @@ class ShapeOf:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLoad:
-    """One element of an array symbol."""
+    """One element of an array symbol; `column` is the second index of a 2-D one."""
 
     array: str
     index: Expr
+    column: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +148,58 @@ class Binary:
     rhs: Expr
 
 
-Expr: TypeAlias = Const | LoopVar | SymbolRef | ShapeOf | ArrayLoad | Binary
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`then` if the condition holds, else `otherwise`; only the chosen one is evaluated."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """The values of the body for lo, lo + 1, ... hi - 1 as one; its variable is BoundVar(level)."""
+
+    op: ReduceOp
+    level: int
+    lo: Expr
+    hi: Expr
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The smallest x from lo to hi - 1 for which the predicate holds, else hi. The predicate must
+    be monotone: once it holds it goes on to hold."""
+
+    level: int
+    lo: Expr
+    hi: Expr
+    predicate: Expr
+
+
+Expr: TypeAlias = (
+    Const
+    | FloatConst
+    | LoopVar
+    | Column
+    | SymbolRef
+    | ShapeOf
+    | ArrayLoad
+    | SlotRef
+    | BoundVar
+    | Binary
+    | Not
+    | Select
+    | Reduce
+    | Search
+)
 
 # --- declarations ------------------------------------------------------------------------------
 
@@ -89,19 +208,22 @@ class SymbolKind(Enum):
     """What a name is bound to at execute. The value is the spelling in the text form."""
 
     EXTENT = "extent"
+    SCALAR = "scalar"
     ARRAY = "array"
     TENSOR = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
 class SymbolDecl:
-    """A name that `execute(...)` binds: an extent or an integer array that control reads."""
+    """A name that `execute(...)` binds: an extent, a number, or an integer array of one or two
+    dimensions that control reads."""
 
     name: str
     kind: SymbolKind
     dtype: DType = DType.I64
-    default: int | None = None
+    default: int | float | None = None
     loc: SrcLoc | None = field(default=None, compare=False)
+    rank: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +242,39 @@ class Mode(Enum):
     IN = "in"
     OUT = "out"
     INOUT = "inout"
+    ACCUM = "accum"
 
 
 @dataclass(frozen=True, slots=True)
 class ParamDecl:
-    """A tensor parameter of a kernel, specialised to a dtype and to the rank it sees."""
+    """A tensor parameter of a kernel, specialised to a dtype and to the rank it sees. `shape` is
+    that of a tile parameter, which is fixed."""
 
     name: str
     mode: Mode
     dtype: DType
     rank: int
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarDecl:
+    """A scalar parameter: each task has a value."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class ConstexprDecl:
+    """A parameter with one value for the specialisation."""
+
+    name: str
+    dtype: DType
+    value: int | float
+
+
+AnyParam: TypeAlias = ParamDecl | ScalarDecl | ConstexprDecl
 
 
 class BodyForm(Enum):
@@ -148,7 +293,7 @@ class KernelDecl:
     """
 
     name: str
-    params: tuple[ParamDecl, ...]
+    params: tuple[AnyParam, ...]
     form: BodyForm
     source: str
     includes: tuple[str, ...] = ()
@@ -171,13 +316,16 @@ class AxisKind(Enum):
     DENSE = "dense"
     DENSE_DYN = "dense_dyn"
     RAGGED = "ragged"
+    SPARSE = "sparse"
+    TILED = "tiled"
     EXPR = "expr"
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over start .. start + extent - 1. RAGGED names its lengths array and the loop variable
-    that indexes it; `axis` is the user's name of the axis."""
+    """A loop over start .. start + extent - 1; `axis` is the user's name of the axis. RAGGED names
+    its lengths array and the loop variable that indexes it, SPARSE its indptr array (as lengths),
+    its column indices, and the variable of the row. TILED has its tile size."""
 
     var: str
     axis: str
@@ -188,6 +336,49 @@ class Loop:
     body: Body
     lengths: str | None = None
     parent: str | None = None
+    loc: SrcLoc | None = field(default=None, compare=False)
+    indices: str | None = None
+    tile: Expr | None = None
+    padded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Repeats while the condition holds; its variable counts from 0. The condition still holding
+    after `limit` iterations is an error."""
+
+    var: str
+    axis: str
+    condition: Expr
+    limit: Expr
+    body: Body
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cond:
+    condition: Expr
+    then: Body
+    otherwise: Body = ()
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSet:
+    """Gives a slot a value. The first statement that names a slot declares it: the slot belongs to
+    the iteration around that statement."""
+
+    slot: str
+    value: Expr
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLoad:
+    """Gives a slot the value of one element of a tensor, once its writers have ended."""
+
+    slot: str
+    region: Region
     loc: SrcLoc | None = field(default=None, compare=False)
 
 
@@ -222,15 +413,21 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel call: one argument per kernel parameter, in parameter order."""
+    """A kernel call: one argument per kernel parameter that is not constexpr, in parameter order:
+    regions for tensors, expressions for scalars."""
 
     kernel: str
     indices: tuple[Expr, ...]
-    args: tuple[Region, ...]
+    args: tuple[Argument, ...]
     loc: SrcLoc | None = field(default=None, compare=False)
 
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return tuple(arg for arg in self.args if isinstance(arg, Region))
 
-Stmt: TypeAlias = Loop | Combine | Sequential | Call
+
+Argument: TypeAlias = Region | Expr
+Stmt: TypeAlias = Loop | While | Cond | Combine | Sequential | SlotSet | SlotLoad | Call
 Body: TypeAlias = tuple[Stmt, ...]
 
 # --- schedule and module -----------------------------------------------------------------------

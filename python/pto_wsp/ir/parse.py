@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,35 +12,59 @@ from typing import Literal, NoReturn, TypeAlias, TypeVar
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError
 from pto_wsp.ir.nodes import (
+    AnyParam,
+    Argument,
     ArrayLoad,
     AxisKind,
     Binary,
     BinaryOp,
     Body,
     BodyForm,
+    BoundVar,
     Call,
+    Column,
     Combine,
+    Cond,
     Const,
+    ConstexprDecl,
     DimSlice,
     Directive,
     Expr,
+    FloatConst,
     KernelDecl,
     Loop,
     LoopVar,
     Mode,
     Module,
+    Not,
     Order,
     ParamDecl,
+    Reduce,
+    ReduceOp,
     Region,
+    ScalarDecl,
+    Search,
+    Select,
     Sequential,
     ShapeOf,
+    SlotLoad,
+    SlotRef,
+    SlotSet,
     Stmt,
     SymbolDecl,
     SymbolKind,
     SymbolRef,
     TensorDecl,
+    While,
 )
-from pto_wsp.ir.text import IDENTIFIER, KEYWORDS, ONE, PRECEDENCE
+from pto_wsp.ir.text import (
+    IDENTIFIER,
+    KEYWORDS,
+    NOT_PRECEDENCE,
+    ONE,
+    PRECEDENCE,
+    given_params,
+)
 from pto_wsp.srcloc import SrcLoc
 
 T = TypeVar("T")
@@ -56,7 +81,7 @@ _TOKEN = re.compile(
     |(?P<word>{IDENTIFIER.pattern})
     |(?P<integer>[0-9]+)
     |(?P<string>"(?:[^"\\\n]|\\[^\n])*")
-    |(?P<sign>//|[-+*%(){{}}\[\],:=@.$?])""",
+    |(?P<sign>//|[=!<>]=|[-+*%(){{}}\[\],:=@.$?<>])""",
     re.VERBOSE,
 )
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
@@ -65,6 +90,7 @@ _SIMPLE_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 _INFIX = {op.value: (op, level) for op, level in PRECEDENCE.items()}
 _DTYPES = {dtype.text: dtype for dtype in DType}
 _FUNCTIONS = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
+_CALLS = ("column", "slot", "var", "select", "reduce", "search")
 
 
 def parse(text: str, *, file: str = "<text>") -> Module:
@@ -122,6 +148,10 @@ def _unescaped(token: _Token) -> str:
         return _SIMPLE_ESCAPES[code]
 
     return _ESCAPE.sub(character, token.text[1:-1])
+
+
+def _float_of(bits: int) -> float:
+    return struct.unpack("<d", bits.to_bytes(8, "little"))[0]
 
 
 @dataclass(slots=True)
@@ -278,8 +308,22 @@ class _Parser:
         kind = self.word(SymbolKind)
         has_dtype = self.next.kind == "word" and self.next.text not in KEYWORDS
         dtype = self.dtype() if has_dtype else DType.I64
-        default = self.integer() if self.accept("=") else None
-        return SymbolDecl(name, kind, dtype, default, self.loc())
+        rank = self.rank() if self.at("[") else 1
+        default = self.number() if self.accept("=") else None
+        return SymbolDecl(name, kind, dtype, default, self.loc(), rank)
+
+    def number(self) -> int | float:
+        return _float_of(self.bits()) if self.accept("float") else self.integer()
+
+    def bits(self) -> int:
+        """The bits of a floating-point constant, behind `float`."""
+        self.expect("(")
+        token = self.next
+        bits = self.integer()
+        if not 0 <= bits < 1 << 64:
+            _fail(f"{bits} are not 64 bits", token.loc)
+        self.expect(")")
+        return bits
 
     def tensor(self) -> TensorDecl:
         name = self.name()
@@ -308,10 +352,18 @@ class _Parser:
         self.expect("}")
         return KernelDecl(name, params, form, source, tuple(includes), self.loc())
 
-    def param(self) -> ParamDecl:
+    def param(self) -> AnyParam:
         name = self.name()
         self.expect(":")
-        return ParamDecl(name, self.word(Mode), self.dtype(), self.rank())
+        if self.accept("scalar"):
+            return ScalarDecl(name, self.dtype())
+        if self.accept("constexpr"):
+            dtype = self.dtype()
+            self.expect("=")
+            return ConstexprDecl(name, dtype, self.number())
+        mode, dtype, rank = self.word(Mode), self.dtype(), self.rank()
+        shape = self.listed("(", self.integer, ")") if self.accept("of") else None
+        return ParamDecl(name, mode, dtype, rank, shape)
 
     def schedule(self) -> tuple[Directive, ...]:
         self.expect("{")
@@ -348,7 +400,39 @@ class _Parser:
                 return self.loop(order)
             loc, steps = self.blocks("then")
             return Sequential(steps, loc)
+        if self.accept("when"):
+            condition, loc = self.expr(), self.loc()
+            then = self.block()
+            return Cond(condition, then, self.block() if self.accept("otherwise") else (), loc)
+        if self.accept("while"):
+            return self.repeat()
+        if self.accept("set"):
+            slot = self.assigned()
+            return SlotSet(slot, self.expr(), self.loc())
+        if self.accept("load"):
+            slot = self.assigned()
+            return SlotLoad(slot, self.region(self.name()), self.loc())
         return self.call()
+
+    def assigned(self) -> str:
+        name = self.name()
+        self.expect("=")
+        return name
+
+    def repeat(self) -> While:
+        var = self.name()
+        self.expect("in")
+        axis = self.name()
+        self.expect(":")
+        self.scope.append(var)
+        condition = self.expr()
+        self.scope.pop()
+        self.expect("limit")
+        limit, loc = self.expr(), self.loc()
+        self.scope.append(var)
+        body = self.block()
+        self.scope.pop()
+        return While(var, axis, condition, limit, body, loc)
 
     def loop(self, order: Order) -> Loop:
         var = self.name()
@@ -356,21 +440,26 @@ class _Parser:
         axis = self.name()
         self.expect(":")
         kind = self.word(AxisKind)
-        lengths = parent = None
-        # Behind `ragged` comes either its pair of names or a start that may begin with a bracket;
-        # only the pair has a comma behind its first word.
+        lengths = parent = indices = None
+        # Behind `ragged` come either its names or a start that may begin with a bracket; only the
+        # names have a comma behind the first word.
         if self.at("(") and self.peek(2) == ",":
             self.take()
             lengths = self.optional_name()
             self.expect(",")
             parent = self.optional_name()
+            indices = self.optional_name() if self.accept(",") else None
             self.expect(")")
+        tile = self.expr() if self.accept("tile") else None
+        padded = self.accept("padded")
         start, extent = self.span()
         loc = self.loc()
         self.scope.append(var)
         body = self.block()
         self.scope.pop()
-        return Loop(var, axis, kind, order, start, extent, body, lengths, parent, loc)
+        return Loop(
+            var, axis, kind, order, start, extent, body, lengths, parent, loc, indices, tile, padded
+        )
 
     def blocks(self, link: str) -> tuple[SrcLoc | None, tuple[Body, ...]]:
         if self.accept("none"):
@@ -387,12 +476,14 @@ class _Parser:
         kernel = self.name()
         indices = self.listed("[", self.expr, "]") if self.at("[") else ()
         declared = self.kernels.get(kernel)
-        params = iter(declared.params if declared else ())
+        params = iter(given_params(declared) if declared else ())
         args = self.listed("(", lambda: self.arg(next(params, None)), ")")
         return Call(kernel, indices, args, self.loc())
 
-    def arg(self, param: ParamDecl | None) -> Region:
-        """A region, after the name of the parameter it is for if the text gives one."""
+    def arg(self, param: ParamDecl | ScalarDecl | None) -> Argument:
+        """A region or a value, after the name of its parameter if the text gives one."""
+        if self.accept("value"):
+            return self.expr()
         token = self.next
         name = self.name()
         if not self.accept("="):
@@ -400,7 +491,7 @@ class _Parser:
         if param is None or param.name != name:
             want = "no further one" if param is None else f"'{param.name}'"
             _fail(f"argument '{name}' where the kernel has {want}", token.loc)
-        return self.region(self.name())
+        return self.expr() if self.accept("value") else self.region(self.name())
 
     def region(self, tensor: str) -> Region:
         return Region(tensor, self.listed("[", self.dim, "]"))
@@ -427,9 +518,9 @@ class _Parser:
     def expr(self, lowest: int = 1) -> Expr:
         """Operators that bind at least as tightly as `lowest`, grouped to the left."""
         self.brackets_open = self.deeper(self.brackets_open, MAX_BRACKETS)
-        lhs = self.atom()
+        lhs = self.prefix()
         self.brackets_open -= 1
-        while self.next.kind == "sign" and self.next.text in _INFIX:
+        while self.at(*_INFIX):
             op, level = _INFIX[self.next.text]
             if level < lowest:
                 break
@@ -437,9 +528,16 @@ class _Parser:
             lhs = Binary(op, lhs, self.expr(level + 1))
         return lhs
 
+    def prefix(self) -> Expr:
+        return Not(self.expr(NOT_PRECEDENCE)) if self.accept("not") else self.atom()
+
     def atom(self) -> Expr:
         if self.next.kind == "integer" or self.at("-"):
             return Const(self.integer())
+        if self.accept("float"):
+            return FloatConst(self.bits())
+        if self.at(*_CALLS):
+            return self.call_form(self.take().text)
         if self.accept("("):
             inner = self.expr()
             self.expect(")")
@@ -454,6 +552,40 @@ class _Parser:
             self.expected("an expression")
         return self.named(self.name())
 
+    def call_form(self, word: str) -> Expr:
+        self.expect("(")
+        result = self.call_inside(word)
+        self.expect(")")
+        return result
+
+    def call_inside(self, word: str) -> Expr:
+        match word:
+            case "column":
+                return Column(self.name())
+            case "slot":
+                return SlotRef(self.name())
+            case "var":
+                return BoundVar(self.integer())
+            case "select":
+                return Select(*self.three())
+            case "reduce":
+                op = self.word(ReduceOp)
+                self.expect(",")
+                level = self.integer()
+                self.expect(",")
+                return Reduce(op, level, *self.three())
+            case _:
+                level = self.integer()
+                self.expect(",")
+                return Search(level, *self.three())
+
+    def three(self) -> tuple[Expr, Expr, Expr]:
+        first = self.expr()
+        self.expect(",")
+        second = self.expr()
+        self.expect(",")
+        return first, second, self.expr()
+
     def function(self, op: BinaryOp) -> Expr:
         self.expect("(")
         lhs = self.expr()
@@ -465,8 +597,9 @@ class _Parser:
     def named(self, name: str) -> Expr:
         if self.accept("["):
             index = self.expr()
+            column = self.expr() if self.accept(",") else None
             self.expect("]")
-            return ArrayLoad(name, index)
+            return ArrayLoad(name, index, column)
         if self.accept("."):
             self.expect("shape")
             self.expect("[")

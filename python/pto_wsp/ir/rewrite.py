@@ -11,21 +11,34 @@ from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from pto_wsp.ir.nodes import (
+    Argument,
     ArrayLoad,
     Binary,
     Body,
+    BoundVar,
     Call,
+    Column,
     Combine,
+    Cond,
     Const,
     DimSlice,
     Expr,
+    FloatConst,
     Loop,
     LoopVar,
+    Not,
+    Reduce,
     Region,
+    Search,
+    Select,
     Sequential,
     ShapeOf,
+    SlotLoad,
+    SlotRef,
+    SlotSet,
     Stmt,
     SymbolRef,
+    While,
 )
 
 ExprMap: TypeAlias = Callable[[Expr], Expr]
@@ -39,12 +52,39 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Binary(_, lhs, rhs):
             return (lhs, rhs)
-        case ArrayLoad(_, index):
-            return (index,)
-        case Const() | LoopVar() | SymbolRef() | ShapeOf():
+        case ArrayLoad(_, index, column):
+            return (index,) if column is None else (index, column)
+        case Not(operand):
+            return (operand,)
+        case Select(condition, then, otherwise):
+            return (condition, then, otherwise)
+        case Reduce(_, _, lo, hi, body) | Search(_, lo, hi, body):
+            return (lo, hi, body)
+        case Const() | FloatConst() | LoopVar() | Column() | SymbolRef() | ShapeOf():
+            return ()
+        case SlotRef() | BoundVar():
             return ()
         case _:
             assert_never(expr)
+
+
+def with_operands(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+    """The same operation on other operands, as many as `operands` gave."""
+    match expr, new:
+        case Binary(op), (lhs, rhs):
+            return Binary(op, lhs, rhs)
+        case ArrayLoad(array), (index, *column):
+            return ArrayLoad(array, index, *column)
+        case Not(), (operand,):
+            return Not(operand)
+        case Select(), (condition, then, otherwise):
+            return Select(condition, then, otherwise)
+        case Reduce(op, level), (lo, hi, body):
+            return Reduce(op, level, lo, hi, body)
+        case Search(level), (lo, hi, predicate):
+            return Search(level, lo, hi, predicate)
+        case _:
+            return expr
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
@@ -58,20 +98,17 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 def map_expr(expr: Expr, change: ExprMap) -> Expr:
     """Rebuilds an expression, applying `change` to every node after its operands."""
-    match expr:
-        case Binary(op, lhs, rhs):
-            return change(Binary(op, map_expr(lhs, change), map_expr(rhs, change)))
-        case ArrayLoad(array, index):
-            return change(ArrayLoad(array, map_expr(index, change)))
-        case Const() | LoopVar() | SymbolRef() | ShapeOf():
-            return change(expr)
-        case _:
-            assert_never(expr)
+    inner = operands(expr)
+    if not inner:
+        return change(expr)
+    return change(with_operands(expr, tuple(map_expr(each, change) for each in inner)))
 
 
 def loop_vars(expr: Expr) -> frozenset[str]:
     """The loop variables that an expression reads."""
-    return frozenset(node.name for node in walk_expr(expr) if isinstance(node, LoopVar))
+    nodes = list(walk_expr(expr))
+    names = {node.name for node in nodes if isinstance(node, LoopVar)}
+    return frozenset(names | {node.loop for node in nodes if isinstance(node, Column)})
 
 
 # --- statements ---
@@ -80,13 +117,15 @@ def loop_vars(expr: Expr) -> frozenset[str]:
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
     """The bodies directly inside a statement."""
     match stmt:
-        case Loop():
+        case Loop() | While():
             return (stmt.body,)
+        case Cond(_, then, otherwise):
+            return (then, otherwise)
         case Combine(branches):
             return branches
         case Sequential(steps):
             return steps
-        case Call():
+        case Call() | SlotSet() | SlotLoad():
             return ()
         case _:
             assert_never(stmt)
@@ -98,15 +137,33 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
         case Loop():
             yield stmt.start
             yield stmt.extent
+            if stmt.tile is not None:
+                yield stmt.tile
+        case While():
+            yield stmt.condition
+            yield stmt.limit
+        case Cond():
+            yield stmt.condition
+        case SlotSet():
+            yield stmt.value
+        case SlotLoad():
+            yield from _argument_exprs(stmt.region)
         case Call():
             yield from stmt.indices
-            for region in stmt.args:
-                for dim in region.dims:
-                    yield from (dim.start, dim.extent, dim.step)
+            for arg in stmt.args:
+                yield from _argument_exprs(arg)
         case Combine() | Sequential():
             return
         case _:
             assert_never(stmt)
+
+
+def _argument_exprs(arg: Argument) -> Iterator[Expr]:
+    if not isinstance(arg, Region):
+        yield arg
+        return
+    for dim in arg.dims:
+        yield from (dim.start, dim.extent, dim.step)
 
 
 def walk(body: Body) -> Iterator[Stmt]:
@@ -129,13 +186,15 @@ def map_exprs(body: Body, change: ExprMap) -> Body:
 
 def _with_bodies(stmt: Stmt, change: Callable[[Body], Body]) -> Stmt:
     match stmt:
-        case Loop():
+        case Loop() | While():
             return replace(stmt, body=change(stmt.body))
+        case Cond(_, then, otherwise):
+            return replace(stmt, then=change(then), otherwise=change(otherwise))
         case Combine(branches):
             return replace(stmt, branches=tuple(change(b) for b in branches))
         case Sequential(steps):
             return replace(stmt, steps=tuple(change(s) for s in steps))
-        case Call():
+        case Call() | SlotSet() | SlotLoad():
             return stmt
         case _:
             assert_never(stmt)
@@ -144,14 +203,28 @@ def _with_bodies(stmt: Stmt, change: Callable[[Body], Body]) -> Stmt:
 def _with_exprs(stmt: Stmt, change: ExprMap) -> Stmt:
     match stmt:
         case Loop():
-            return replace(stmt, start=change(stmt.start), extent=change(stmt.extent))
+            tile = None if stmt.tile is None else change(stmt.tile)
+            return replace(stmt, start=change(stmt.start), extent=change(stmt.extent), tile=tile)
+        case While():
+            return replace(stmt, condition=change(stmt.condition), limit=change(stmt.limit))
+        case Cond():
+            return replace(stmt, condition=change(stmt.condition))
+        case SlotSet():
+            return replace(stmt, value=change(stmt.value))
+        case SlotLoad():
+            return replace(stmt, region=_region(stmt.region, change))
         case Call():
             indices = tuple(change(i) for i in stmt.indices)
-            return replace(stmt, indices=indices, args=tuple(_region(a, change) for a in stmt.args))
+            args = tuple(_argument(a, change) for a in stmt.args)
+            return replace(stmt, indices=indices, args=args)
         case Combine() | Sequential():
             return stmt
         case _:
             assert_never(stmt)
+
+
+def _argument(arg: Argument, change: ExprMap) -> Argument:
+    return _region(arg, change) if isinstance(arg, Region) else change(arg)
 
 
 def _region(region: Region, change: ExprMap) -> Region:
@@ -170,17 +243,32 @@ def free_vars(body: Body) -> frozenset[str]:
     for stmt in body:
         inner: set[str] = set()
         inner.update(*(free_vars(b) for b in bodies(stmt)))
-        if isinstance(stmt, Loop):
-            inner.discard(stmt.var)
-            if stmt.parent is not None:
-                inner.add(stmt.parent)
-        free.update(inner, *(loop_vars(e) for e in exprs(stmt)))
+        own = {stmt.var} if isinstance(stmt, Loop | While) else set[str]()
+        inner -= own
+        if isinstance(stmt, Loop) and stmt.parent is not None:
+            inner.add(stmt.parent)
+        read = frozenset[str]().union(*(loop_vars(e) for e in exprs(stmt)))
+        free.update(inner, read - own if isinstance(stmt, While) else read)
     return frozenset(free)
 
 
 def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """Replaces loop variables by expressions, all at once."""
-    return map_expr(expr, lambda e: values.get(e.name, e) if isinstance(e, LoopVar) else e)
+    """Replaces loop variables by expressions, all at once. ValueError for the column of a sparse
+    loop whose variable gets something else than a variable."""
+
+    def change(node: Expr) -> Expr:
+        match node:
+            case LoopVar(name):
+                return values.get(name, node)
+            case Column(loop) if loop in values:
+                value = values[loop]
+                if not isinstance(value, LoopVar):
+                    raise ValueError(f"the column of {loop} needs a loop variable")
+                return Column(value.name)
+            case _:
+                return node
+
+    return map_expr(expr, change)
 
 
 def substitute(body: Body, values: Mapping[str, Expr]) -> Body:
@@ -195,14 +283,18 @@ def substitute(body: Body, values: Mapping[str, Expr]) -> Body:
 
 
 def _substitute(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
-    changed = _with_exprs(stmt, lambda e: substitute_expr(e, values))
-    if not isinstance(changed, Loop):
+    own = stmt.var if isinstance(stmt, While) else None  # its condition reads its own variable
+    outer = {name: value for name, value in values.items() if name != own}
+    changed = _with_exprs(stmt, lambda e: substitute_expr(e, outer))
+    if not isinstance(changed, Loop | While):
         return _with_bodies(changed, lambda b: substitute(b, values))
     inner = {name: value for name, value in values.items() if name != changed.var}
     read = free_vars(changed.body)
     for name, value in inner.items():
         if name in read and changed.var in loop_vars(value):
             raise ValueError(f"loop variable {changed.var} would capture a part of {name}'s value")
+    if isinstance(changed, While):
+        return replace(changed, body=substitute(changed.body, inner))
     parent = changed.parent
     if parent is not None and parent in values:
         value = values[parent]
@@ -219,10 +311,14 @@ def rename(body: Body, names: Mapping[str, str]) -> Body:
         return names.get(old, old)
 
     def in_expr(node: Expr) -> Expr:
+        if isinstance(node, Column):
+            return Column(name(node.loop))
         return LoopVar(name(node.name)) if isinstance(node, LoopVar) else node
 
     def in_stmt(stmt: Stmt) -> Stmt:
         stmt = _with_exprs(stmt, lambda e: map_expr(e, in_expr))
+        if isinstance(stmt, While):
+            return replace(stmt, var=name(stmt.var))
         if not isinstance(stmt, Loop):
             return stmt
         parent = None if stmt.parent is None else name(stmt.parent)

@@ -10,7 +10,10 @@
     body {
       parallel i in rows: dense_dyn 0:+rows {
         sequential t in tokens: ragged(lens, i) 0:+lens[i] {
-          cell[i, t](up = X[i, t], out = X[i, t + 1])
+          when t > 0 {
+            cell[i, t](up = X[i, t], out = X[i, t + 1], s = value t * 2)
+          } otherwise {
+          }
         }
       }
     }
@@ -23,7 +26,10 @@
 dimension the kernel does not see stands as its start alone. `combine { } and { }` and `sequential
 { } then { }` hold branches and steps. A bare name in an expression is the enclosing loop variable
 of that name, else a symbol; `$name` is a symbol that a loop variable hides, `?name` a loop variable
-that no loop binds. `@ "file":line:col-end` is a source position, `#` starts a comment.
+that no loop binds. `column(i)` is the column of a sparse loop, `slot(n)` the value that `set n = 1`
+or `load n = X[i]` gave, `var(0)` the variable of the outermost `reduce` or `search` around, and
+`float(bits)` a floating-point constant by its bits. `@ "file":line:col-end` is a source position,
+`#` starts a comment.
 
 The form is total: a module that `verify` refuses prints and parses back too, so that it can be
 shown and looked at.
@@ -32,52 +38,82 @@ shown and looked at.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pto_wsp.dtypes import DType
 from pto_wsp.ir.nodes import (
+    AnyParam,
+    Argument,
     ArrayLoad,
     Binary,
     BinaryOp,
     Body,
+    BoundVar,
     Call,
+    Column,
     Combine,
+    Cond,
     Const,
+    ConstexprDecl,
     DimSlice,
     Directive,
     Expr,
+    FloatConst,
     KernelDecl,
     Loop,
     LoopVar,
     Module,
+    Not,
     ParamDecl,
+    Reduce,
     Region,
+    ScalarDecl,
+    Search,
+    Select,
     Sequential,
     ShapeOf,
+    SlotLoad,
+    SlotRef,
+    SlotSet,
     Stmt,
     SymbolDecl,
     SymbolRef,
     TensorDecl,
+    While,
 )
 from pto_wsp.srcloc import SrcLoc
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
 # Words with a meaning of their own; a name spelled like one is written in quotes.
-KEYWORDS = frozenset(
-    {"module", "symbol", "tensor", "kernel", "include", "body", "schedule", "drop"}
-) | {"combine", "and", "sequential", "then", "parallel", "in", "none", "min", "max"}
+_WORDS = """
+    module symbol tensor kernel include body schedule drop combine and sequential then parallel in
+    none min max when otherwise while limit set load value column slot var select reduce search
+    float not or tile padded of scalar constexpr
+"""
+KEYWORDS = frozenset(_WORDS.split())
 
-# How tightly the infix operators bind, as in Python; MIN and MAX are written as calls.
+# How tightly the infix operators bind, as in Python; MIN and MAX are written as calls. Comparisons
+# do not chain: both sides of one are sums.
 PRECEDENCE = {
-    BinaryOp.ADD: 1,
-    BinaryOp.SUB: 1,
-    BinaryOp.MUL: 2,
-    BinaryOp.FLOORDIV: 2,
-    BinaryOp.MOD: 2,
+    BinaryOp.OR: 1,
+    BinaryOp.AND: 2,
+    BinaryOp.EQ: 4,
+    BinaryOp.NE: 4,
+    BinaryOp.LT: 4,
+    BinaryOp.LE: 4,
+    BinaryOp.GT: 4,
+    BinaryOp.GE: 4,
+    BinaryOp.ADD: 5,
+    BinaryOp.SUB: 5,
+    BinaryOp.MUL: 6,
+    BinaryOp.FLOORDIV: 6,
+    BinaryOp.MOD: 6,
 }
+NOT_PRECEDENCE = 3
 
 ONE = Const(1)
 
@@ -120,16 +156,39 @@ def _infix(expr: Expr, scope: frozenset[str], outer: int) -> str:
             return "$" + name_text(name) if name in scope else name_text(name)
         case ShapeOf(tensor, dim):
             return f"{name_text(tensor)}.shape[{dim}]"
-        case ArrayLoad(array, index):
-            return f"{name_text(array)}[{_infix(index, scope, 0)}]"
+        case ArrayLoad(array, index, column):
+            second = "" if column is None else f", {_infix(column, scope, 0)}"
+            return f"{name_text(array)}[{_infix(index, scope, 0)}{second}]"
+        case FloatConst(bits):
+            return f"float({bits})"
+        case Column(loop):
+            return f"column({name_text(loop)})"
+        case SlotRef(slot):
+            return f"slot({name_text(slot)})"
+        case BoundVar(level):
+            return f"var({level})"
+        case Not(operand):
+            text = f"not {_infix(operand, scope, NOT_PRECEDENCE)}"
+            return f"({text})" if outer > NOT_PRECEDENCE else text
+        case Select(condition, then, otherwise):
+            return f"select({_listed((condition, then, otherwise), scope)})"
+        case Reduce(op, level, lo, hi, body):
+            return f"reduce({op.value}, {level}, {_listed((lo, hi, body), scope)})"
+        case Search(level, lo, hi, predicate):
+            return f"search({level}, {_listed((lo, hi, predicate), scope)})"
         case Binary(BinaryOp.MIN | BinaryOp.MAX as op, lhs, rhs):
             return f"{op.value}({_infix(lhs, scope, 0)}, {_infix(rhs, scope, 0)})"
         case Binary(op, lhs, rhs):
             own = PRECEDENCE[op]
-            text = f"{_infix(lhs, scope, own)} {op.value} {_infix(rhs, scope, own + 1)}"
+            left = own + 1 if own == PRECEDENCE[BinaryOp.EQ] else own
+            text = f"{_infix(lhs, scope, left)} {op.value} {_infix(rhs, scope, own + 1)}"
             return f"({text})" if own < outer else text
         case _:
             assert_never(expr)
+
+
+def _listed(exprs: tuple[Expr, ...], scope: frozenset[str]) -> str:
+    return ", ".join(_infix(expr, scope, 0) for expr in exprs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +217,10 @@ class _Printer:
     # --- declarations ---
 
     def symbol(self, decl: SymbolDecl) -> str:
-        dtype = "" if decl.dtype is DType.I64 else f" {decl.dtype.text}"
-        default = "" if decl.default is None else f" = {decl.default}"
+        dtype = "" if decl.dtype is DType.I64 and decl.rank == 1 else f" {decl.dtype.text}"
+        if decl.rank != 1:
+            dtype += f"[{', '.join(':' * decl.rank) if decl.rank >= 0 else decl.rank}]"
+        default = "" if decl.default is None else f" = {_number(decl.default)}"
         head = f"symbol {name_text(decl.name)}: {decl.kind.value}{dtype}{default}"
         return head + self.loc(decl.loc)
 
@@ -198,6 +259,18 @@ class _Printer:
         match stmt:
             case Loop():
                 return self.loop(stmt)
+            case While():
+                return self.repeat(stmt)
+            case Cond():
+                head = f"when {self.expr(stmt.condition)}{self.loc(stmt.loc)}"
+                other = f" otherwise {self.block(stmt.otherwise)}" if stmt.otherwise else ""
+                return f"{head} {self.block(stmt.then)}{other}"
+            case SlotSet():
+                value = self.expr(stmt.value)
+                return f"set {name_text(stmt.slot)} = {value}{self.loc(stmt.loc)}"
+            case SlotLoad():
+                region = self.region(stmt.region)
+                return f"load {name_text(stmt.slot)} = {region}{self.loc(stmt.loc)}"
             case Combine(branches):
                 return self.blocks("combine", "and", branches, stmt.loc)
             case Sequential(steps):
@@ -209,12 +282,24 @@ class _Printer:
 
     def loop(self, loop: Loop) -> str:
         kind = loop.kind.value
-        if loop.lengths is not None or loop.parent is not None:
-            kind += f"({_optional_name(loop.lengths)}, {_optional_name(loop.parent)})"
+        names = (loop.lengths, loop.parent, loop.indices)
+        if names != (None, None, None):
+            shown = names if loop.indices is not None else names[:2]
+            kind += f"({', '.join(_optional_name(name) for name in shown)})"
+        if loop.tile is not None:
+            kind += f" tile {self.expr(loop.tile)}"
+        if loop.padded:
+            kind += " padded"
         head = f"{loop.order.value} {name_text(loop.var)} in {name_text(loop.axis)}: {kind}"
         span = f"{self.expr(loop.start)}:+{self.expr(loop.extent)}"
         inside = replace(self, scope=self.scope | {loop.var})
         return f"{head} {span}{self.loc(loop.loc)} {inside.block(loop.body)}"
+
+    def repeat(self, loop: While) -> str:
+        inside = replace(self, scope=self.scope | {loop.var})
+        head = f"while {name_text(loop.var)} in {name_text(loop.axis)}:"
+        condition = f"{inside.expr(loop.condition)} limit {self.expr(loop.limit)}"
+        return f"{head} {condition}{self.loc(loop.loc)} {inside.block(loop.body)}"
 
     def blocks(self, word: str, link: str, bodies: tuple[Body, ...], loc: SrcLoc | None) -> str:
         if not bodies:
@@ -224,12 +309,16 @@ class _Printer:
 
     def call(self, call: Call) -> str:
         indices = f"[{', '.join(self.expr(i) for i in call.indices)}]" if call.indices else ""
-        regions = [self.region(r) for r in call.args]
+        args = [self.argument(arg) for arg in call.args]
         kernel = self.kernels.get(call.kernel)
-        if kernel is not None and len(kernel.params) == len(regions):
-            names = (name_text(p.name) for p in kernel.params)
-            regions = [f"{n} = {r}" for n, r in zip(names, regions, strict=True)]
-        return f"{name_text(call.kernel)}{indices}({', '.join(regions)}){self.loc(call.loc)}"
+        params = () if kernel is None else given_params(kernel)
+        if len(params) == len(args):
+            names = (name_text(p.name) for p in params)
+            args = [f"{n} = {r}" for n, r in zip(names, args, strict=True)]
+        return f"{name_text(call.kernel)}{indices}({', '.join(args)}){self.loc(call.loc)}"
+
+    def argument(self, arg: Argument) -> str:
+        return self.region(arg) if isinstance(arg, Region) else f"value {self.expr(arg)}"
 
     def region(self, region: Region) -> str:
         return f"{name_text(region.tensor)}[{', '.join(self.dim(d) for d in region.dims)}]"
@@ -251,8 +340,31 @@ def _array(dtype: DType, rank: int) -> str:
     return f"{dtype.text}[{', '.join(':' * rank) if rank >= 0 else rank}]"
 
 
-def _param(param: ParamDecl) -> str:
-    return f"{name_text(param.name)}: {param.mode.value} {_array(param.dtype, param.rank)}"
+def given_params(kernel: KernelDecl) -> tuple[ParamDecl | ScalarDecl, ...]:
+    """The parameters that a call gives something to."""
+    return tuple(p for p in kernel.params if not isinstance(p, ConstexprDecl))
+
+
+def _param(param: AnyParam) -> str:
+    match param:
+        case ParamDecl(name, mode, dtype, rank, shape):
+            of = "" if shape is None else f" of ({', '.join(map(str, shape))})"
+            return f"{name_text(name)}: {mode.value} {_array(dtype, rank)}{of}"
+        case ScalarDecl(name, dtype):
+            return f"{name_text(name)}: scalar {dtype.text}"
+        case ConstexprDecl(name, dtype, value):
+            return f"{name_text(name)}: constexpr {dtype.text} = {_number(value)}"
+        case _:
+            assert_never(param)
+
+
+def _number(value: int | float) -> str:
+    return f"float({float_bits(value)})" if isinstance(value, float) else str(int(value))
+
+
+def float_bits(value: float) -> int:
+    """The 64 bits of a floating-point number."""
+    return int.from_bytes(struct.pack("<d", value), "little")
 
 
 def _optional_name(name: str | None) -> str:

@@ -7,8 +7,8 @@ own: the loop or call around them lends its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeAlias, TypeVar, assert_never
 
 from pto_wsp.dtypes import DType
@@ -22,43 +22,56 @@ from pto_wsp.ir.nodes import (
     BodyForm,
     Call,
     Combine,
+    Cond,
     Const,
+    ConstexprDecl,
     DimSlice,
     Directive,
     Expr,
+    ExprType,
     KernelDecl,
     Loop,
     LoopVar,
     Module,
+    Order,
     ParamDecl,
     Region,
+    ScalarDecl,
     Sequential,
-    ShapeOf,
+    SlotLoad,
+    SlotSet,
+    Stmt,
     SymbolDecl,
     SymbolKind,
-    SymbolRef,
     TensorDecl,
+    While,
 )
-from pto_wsp.ir.rewrite import exprs, loop_vars, operands, walk, walk_expr
-from pto_wsp.ir.text import ONE, expr_text
+from pto_wsp.ir.rewrite import exprs, loop_vars, walk
+from pto_wsp.ir.text import ONE, given_params
+from pto_wsp.ir.types import expr_type, scalar_type
+from pto_wsp.ir.verify_expr import (
+    EXPRESSION_RULES,
+    I64_MAX,
+    I64_MIN,
+    INTEGERS,
+    MAX_ARG_WORDS,
+    MAX_AXES,
+    MAX_BLOCKS,
+    MAX_CHILDREN,
+    MAX_LOOPS,
+    MAX_NAME_BYTES,
+    MAX_RANK,
+    MAX_SCALAR_ARGS,
+    MAX_SOURCE_BYTES,
+    MAX_STRING_BYTES,
+    MAX_TENSOR_ARGS,
+    Fault,
+    Faults,
+    Rule,
+    Scope,
+    array_faults,
+)
 from pto_wsp.srcloc import SrcLoc
-
-# Limits of the plan format (plan.h), so that every legal module can be lowered.
-MAX_LOOPS = 16
-MAX_BLOCKS = 48
-MAX_RANK = 8
-MAX_EXPR_DEPTH = 64
-MAX_EXPR_NODES = 4096  # doubling a value 60 times makes a small plan, yet nothing could print it
-MAX_TENSOR_ARGS = 64
-MAX_ARG_WORDS = 160
-MAX_CHILDREN = 0xFFFF  # of a block: a 16-bit operand counts them
-MAX_AXES = 0x10000  # a 16-bit operand names one
-MAX_NAME_BYTES = 1024
-MAX_STRING_BYTES = 0xFFFF
-MAX_SOURCE_BYTES = 1 << 20
-I64_MIN, I64_MAX = -(2**63), 2**63 - 1
-
-INTEGERS = frozenset(d for d in DType if d.name[0] in "IU")
 
 Block: TypeAlias = Combine | Sequential
 T = TypeVar("T")
@@ -66,7 +79,7 @@ T = TypeVar("T")
 
 def verify(module: Module) -> None:
     """Raises a CompileError for the first rule that the module breaks."""
-    scope = _Scope(
+    scope = Scope(
         {s.name: s for s in module.symbols},
         {t.name: t for t in module.tensors},
         {k.name: k for k in module.kernels},
@@ -86,37 +99,7 @@ def verify(module: Module) -> None:
     _check(WHOLE_BODY_RULES, module.body, scope, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong, why that is not allowed, and what to do about it."""
-
-    message: str
-    why: str | None = None
-    fix: str | None = None
-    error: type[CompileError] = CompileError
-
-
-Faults: TypeAlias = Iterator[Fault]
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """What is declared, and the loops and blocks around the current place."""
-
-    symbols: dict[str, SymbolDecl]
-    tensors: dict[str, TensorDecl]
-    kernels: dict[str, KernelDecl]
-    loops: tuple[str, ...] = ()
-    blocks: int = 0
-
-    def text(self, expr: Expr) -> str:
-        return expr_text(expr, self.loops)
-
-
-Rule: TypeAlias = Callable[[T, _Scope], Faults]
-
-
-def _check(rules: Iterable[Rule[T]], node: T, scope: _Scope, loc: SrcLoc | None) -> None:
+def _check(rules: Iterable[Rule[T]], node: T, scope: Scope, loc: SrcLoc | None) -> None:
     for rule in rules:
         for fault in rule(node, scope):
             raise fault.error(fault.message, loc=loc, why=fault.why, fix=fault.fix)
@@ -133,28 +116,52 @@ def _check_unique(kind: str, decls: Iterable[SymbolDecl | TensorDecl | KernelDec
         first[decl.name] = decl.loc
 
 
-def _verify_body(body: Body, scope: _Scope) -> None:
+def _verify_body(body: Body, scope: Scope) -> None:
     for stmt in body:
+        own = (stmt.condition,) if isinstance(stmt, While) else ()
         for expr in exprs(stmt):
-            _check(EXPRESSION_RULES, expr, scope, stmt.loc)
-        match stmt:
-            case Loop():
-                _check(LOOP_RULES, stmt, scope, stmt.loc)
-                loops = (*scope.loops, stmt.var)
-                _verify_body(stmt.body, replace(scope, loops=loops, blocks=scope.blocks + 1))
-            case Combine(parts) | Sequential(parts):
-                _check(BLOCK_RULES, stmt, scope, stmt.loc)
-                for part in parts:
-                    _verify_body(part, replace(scope, blocks=scope.blocks + _blocks_of(part)))
-            case Call():
-                _check(CALL_RULES, stmt, scope, stmt.loc)
-            case _:
-                assert_never(stmt)
+            if expr not in own:  # a While's condition sees its variable
+                _check(EXPRESSION_RULES, expr, scope, stmt.loc)
+        _verify_stmt(stmt, scope)
+        if isinstance(stmt, SlotSet | SlotLoad):
+            scope = replace(scope, slots=scope.slots | {stmt.slot})
+
+
+def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
+    deeper = replace(scope, blocks=scope.blocks + 1)
+    match stmt:
+        case Loop():
+            _check(LOOP_RULES, stmt, scope, stmt.loc)
+            sparse = {stmt.var} if stmt.kind is AxisKind.SPARSE else set[str]()
+            inside = replace(deeper, loops=(*scope.loops, stmt.var), sparse=scope.sparse | sparse)
+            _verify_body(stmt.body, inside)
+        case While():
+            _check(WHILE_RULES, stmt, scope, stmt.loc)
+            inside = replace(deeper, loops=(*scope.loops, stmt.var))
+            _check(EXPRESSION_RULES, stmt.condition, inside, stmt.loc)
+            _verify_body(stmt.body, inside)
+        case Cond():
+            _check(COND_RULES, stmt, scope, stmt.loc)
+            _verify_body(stmt.then, deeper)
+            _verify_body(stmt.otherwise, deeper)
+        case Combine(parts) | Sequential(parts):
+            _check(BLOCK_RULES, stmt, scope, stmt.loc)
+            for part in parts:
+                _verify_body(part, replace(scope, blocks=scope.blocks + _blocks_of(part)))
+        case SlotSet():
+            _check(SLOT_SET_RULES, stmt, scope, stmt.loc)
+        case SlotLoad():
+            _check(SLOT_LOAD_RULES, stmt, scope, stmt.loc)
+        case Call():
+            _check(CALL_RULES, stmt, scope, stmt.loc)
+        case _:
+            assert_never(stmt)
 
 
 def _blocks_of(part: Body) -> int:
-    """Plan blocks opened for a branch or step: its own, and one more around several statements."""
-    return 1 if len(part) == 1 else 2
+    """Plan blocks opened for a branch or step: its own, and one more around several statements or
+    around both branches of a condition."""
+    return 1 if len(part) == 1 and not isinstance(part[0], Cond) else 2
 
 
 # --- names, declarations, directives ---
@@ -176,19 +183,23 @@ def _name_faults(what: str, name: str) -> Faults:
     yield from _text_faults(what, name, MAX_NAME_BYTES)
 
 
-def name_is_legal(decl: Module | SymbolDecl | TensorDecl | KernelDecl, _: _Scope) -> Faults:
+def name_is_legal(decl: Module | SymbolDecl | TensorDecl | KernelDecl, _: Scope) -> Faults:
     what = type(decl).__name__.removesuffix("Decl").lower()
     yield from _name_faults(f"{what} name", decl.name)
 
 
-def symbol_is_extent_or_array(symbol: SymbolDecl, _: _Scope) -> Faults:
+def symbol_is_extent_or_array(symbol: SymbolDecl, _: Scope) -> Faults:
     if symbol.kind is SymbolKind.TENSOR:
         yield Fault(f"symbol '{symbol.name}' is of kind tensor", fix="declare it as a tensor")
 
 
-def symbol_dtype_fits(symbol: SymbolDecl, _: _Scope) -> Faults:
+def symbol_dtype_fits(symbol: SymbolDecl, _: Scope) -> Faults:
     if symbol.kind is SymbolKind.EXTENT and symbol.dtype is not DType.I64:
         yield Fault(f"extent '{symbol.name}' is {symbol.dtype.text}", "extents are i64")
+    if symbol.kind is SymbolKind.ARRAY and not 1 <= symbol.rank <= 2:
+        yield Fault(
+            f"array '{symbol.name}' has rank {symbol.rank}", "control reads 1-D and 2-D ones"
+        )
     if symbol.kind is SymbolKind.ARRAY and symbol.dtype not in INTEGERS:
         yield Fault(
             f"array '{symbol.name}' is {symbol.dtype.text}",
@@ -197,12 +208,19 @@ def symbol_dtype_fits(symbol: SymbolDecl, _: _Scope) -> Faults:
         )
 
 
-def default_is_an_extent(symbol: SymbolDecl, _: _Scope) -> Faults:
+def default_is_a_number(symbol: SymbolDecl, _: Scope) -> Faults:
     if symbol.default is None:
         return
-    if symbol.kind is not SymbolKind.EXTENT:
-        yield Fault(f"{symbol.kind.value} '{symbol.name}' has a default", "only extents have one")
-    if not 0 <= symbol.default <= I64_MAX:
+    if symbol.kind not in (SymbolKind.EXTENT, SymbolKind.SCALAR):
+        yield Fault(f"{symbol.kind.value} '{symbol.name}' has a default", "only numbers have one")
+    if symbol.kind is SymbolKind.SCALAR:
+        wanted = scalar_type(symbol.dtype) is ExprType.F64
+        if isinstance(symbol.default, float) is not wanted:
+            message = f"scalar '{symbol.name}' is {symbol.dtype.text}, its default is not"
+            yield Fault(message, error=TypeCheckError)
+        elif not wanted and not I64_MIN <= symbol.default <= I64_MAX:
+            yield Fault(f"the default of scalar '{symbol.name}' does not fit 64 bits")
+    elif not 0 <= symbol.default <= I64_MAX:
         why = "an extent counts iterations and fits 64 bits"
         yield Fault(f"the default of extent '{symbol.name}' is {symbol.default}", why)
 
@@ -212,25 +230,43 @@ def _rank_faults(what: str, rank: int) -> Faults:
         yield Fault(f"{what} has rank {rank}", f"a rank is between 0 and {MAX_RANK}")
 
 
-def tensor_rank_is_legal(tensor: TensorDecl, _: _Scope) -> Faults:
+def tensor_rank_is_legal(tensor: TensorDecl, _: Scope) -> Faults:
     yield from _rank_faults(f"tensor '{tensor.name}'", tensor.rank)
 
 
-def params_are_legal(kernel: KernelDecl, _: _Scope) -> Faults:
+def params_are_legal(kernel: KernelDecl, _: Scope) -> Faults:
     seen: set[str] = set()
     for param in kernel.params:
         yield from _name_faults("parameter name", param.name)
         where = f"parameter '{param.name}' of kernel '{kernel.name}'"
-        yield from _rank_faults(where, param.rank)
+        if isinstance(param, ParamDecl):
+            yield from _rank_faults(where, param.rank)
+            if param.shape is not None and len(param.shape) != param.rank:
+                yield Fault(f"{where} has a shape of another rank")
         if param.name in seen:
             yield Fault(f"{where} is declared twice", fix="rename one of the two")
         seen.add(param.name)
-    if len(kernel.params) > MAX_TENSOR_ARGS:
-        count = len(kernel.params)
-        yield Fault(f"kernel '{kernel.name}' has {count} parameters", _at_most(MAX_TENSOR_ARGS))
+    tensors = sum(isinstance(param, ParamDecl) for param in kernel.params)
+    scalars = sum(isinstance(param, ScalarDecl) for param in kernel.params)
+    if tensors > MAX_TENSOR_ARGS:
+        message = f"kernel '{kernel.name}' has {tensors} tensor parameters"
+        yield Fault(message, _at_most(MAX_TENSOR_ARGS))
+    if scalars > MAX_SCALAR_ARGS:
+        message = f"kernel '{kernel.name}' has {scalars} scalar parameters"
+        yield Fault(message, _at_most(MAX_SCALAR_ARGS))
 
 
-def kernel_body_fits_its_form(kernel: KernelDecl, _: _Scope) -> Faults:
+def constants_have_their_type(kernel: KernelDecl, _: Scope) -> Faults:
+    for param in kernel.params:
+        if not isinstance(param, ConstexprDecl):
+            continue
+        wanted = scalar_type(param.dtype) is ExprType.F64
+        if isinstance(param.value, float) is not wanted:
+            message = f"constexpr '{param.name}' of kernel '{kernel.name}' is not"
+            yield Fault(f"{message} {param.dtype.text}", error=TypeCheckError)
+
+
+def kernel_body_fits_its_form(kernel: KernelDecl, _: Scope) -> Faults:
     for text in (kernel.source, *kernel.includes):
         yield from _text_faults("kernel source", text, MAX_SOURCE_BYTES)
     if kernel.form is BodyForm.CPP:
@@ -241,7 +277,7 @@ def kernel_body_fits_its_form(kernel: KernelDecl, _: _Scope) -> Faults:
         yield Fault(f"Python kernel '{kernel.name}' does not name its function")
 
 
-def directive_is_legal(directive: Directive, _: _Scope) -> Faults:
+def directive_is_legal(directive: Directive, _: Scope) -> Faults:
     yield from _name_faults("directive name", directive.name)
     for arg in directive.args:
         if isinstance(arg, str):
@@ -254,77 +290,17 @@ def _at_most(count: int) -> str:
     return f"a plan holds at most {count}"
 
 
-# --- expressions ---
-
-
-def expression_is_not_too_large(expr: Expr, _: _Scope) -> Faults:
-    level, depth, nodes = [expr], 1, 1
-    while level := [inner for node in level for inner in operands(node)]:
-        depth += 1
-        nodes += len(level)
-        if depth > MAX_EXPR_DEPTH or nodes > MAX_EXPR_NODES:
-            size = f"{MAX_EXPR_DEPTH} levels and {MAX_EXPR_NODES} nodes"
-            why = f"an expression has at most {size}"
-            yield Fault("an expression is too large", why, "compute a part of it before the run")
-            return
-
-
-def names_in_expression_are_known(expr: Expr, scope: _Scope) -> Faults:
-    for node in walk_expr(expr):
-        match node:
-            case LoopVar(name) if name not in scope.loops:
-                why = "only variables of enclosing loops have a value here"
-                yield Fault(f"loop variable '{name}' is used outside its loop", why)
-            case SymbolRef(name):
-                yield from _symbol_faults(name, SymbolKind.EXTENT, scope)
-            case ArrayLoad(array, _):
-                yield from _symbol_faults(array, SymbolKind.ARRAY, scope)
-            case ShapeOf(tensor, dim):
-                yield from _shape_faults(tensor, dim, scope)
-            case LoopVar() | Const() | Binary():
-                pass
-            case _:
-                assert_never(node)
-
-
-def _symbol_faults(name: str, kind: SymbolKind, scope: _Scope) -> Faults:
-    symbol = scope.symbols.get(name)
-    if symbol is None:
-        yield Fault(f"{kind.value} '{name}' is not declared")
-    elif symbol.kind is not kind:
-        yield Fault(f"'{name}' is used as an {kind.value} and declared as {symbol.kind.value}")
-
-
-def _shape_faults(name: str, dim: int, scope: _Scope) -> Faults:
-    tensor = scope.tensors.get(name)
-    if tensor is None:
-        yield Fault(f"tensor '{name}' is not declared")
-    elif not 0 <= dim < tensor.rank:
-        yield Fault(f"dimension {dim} of tensor '{name}', which has rank {tensor.rank}")
-
-
-def constants_fit(expr: Expr, scope: _Scope) -> Faults:
-    for node in walk_expr(expr):
-        match node:
-            case Const(value) if not I64_MIN <= value <= I64_MAX:
-                yield Fault(f"constant {value} does not fit 64 bits", "all index arithmetic is i64")
-            case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, _, Const(0)):
-                yield Fault(f"division by zero in {scope.text(expr)}")
-            case _:
-                pass
-
-
 # --- statements ---
 
 
-def loops_are_not_too_deep(loop: Loop, scope: _Scope) -> Faults:
+def loops_are_not_too_deep(loop: Loop | While, scope: Scope) -> Faults:
     if len(scope.loops) == MAX_LOOPS:
         yield Fault(f"axis '{loop.axis}' is inside {MAX_LOOPS} other loops", _at_most(MAX_LOOPS))
 
 
-def blocks_are_not_too_deep(stmt: Loop | Block, scope: _Scope) -> Faults:
+def blocks_are_not_too_deep(stmt: Loop | While | Cond | Block, scope: Scope) -> Faults:
     match stmt:
-        case Loop():
+        case Loop() | While() | Cond():
             opened = 1
         case Combine(parts) | Sequential(parts):
             opened = max((_blocks_of(p) for p in parts), default=1)
@@ -332,7 +308,7 @@ def blocks_are_not_too_deep(stmt: Loop | Block, scope: _Scope) -> Faults:
         yield Fault(f"more than {MAX_BLOCKS} blocks inside each other", _at_most(MAX_BLOCKS))
 
 
-def loop_variable_is_new(loop: Loop, scope: _Scope) -> Faults:
+def loop_variable_is_new(loop: Loop | While, scope: Scope) -> Faults:
     yield from _name_faults("loop variable", loop.var)
     yield from _name_faults("axis name", loop.axis)
     if loop.var in scope.loops:
@@ -340,13 +316,13 @@ def loop_variable_is_new(loop: Loop, scope: _Scope) -> Faults:
         yield Fault(f"loop variable '{loop.var}' is bound twice", why, "rename one of the two")
 
 
-def loop_extent_is_not_negative(loop: Loop, _: _Scope) -> Faults:
+def loop_extent_is_not_negative(loop: Loop, _: Scope) -> Faults:
     if isinstance(loop.extent, Const) and loop.extent.value < 0:
         message = f"axis '{loop.axis}' has extent {loop.extent.value}"
         yield Fault(message, "it must be at least 0")
 
 
-def loop_extent_fits_its_kind(loop: Loop, scope: _Scope) -> Faults:
+def loop_extent_fits_its_kind(loop: Loop, scope: Scope) -> Faults:
     extent = scope.text(loop.extent)
     match loop.kind:
         case AxisKind.DENSE:
@@ -358,18 +334,28 @@ def loop_extent_fits_its_kind(loop: Loop, scope: _Scope) -> Faults:
                 yield Fault(f"dense_dyn axis '{loop.axis}' has extent {extent}", why)
         case AxisKind.RAGGED:
             yield from _ragged_faults(loop, scope)
+        case AxisKind.SPARSE:
+            yield from _sparse_faults(loop, scope)
+        case AxisKind.TILED:
+            if loop.tile is None:
+                yield Fault(f"tiled axis '{loop.axis}' has no tile size")
         case AxisKind.EXPR:
             pass
         case _:
             assert_never(loop.kind)
+    if (
+        _type(loop.extent, scope) is not ExprType.I64
+        or _type(loop.start, scope) is not ExprType.I64
+    ):
+        yield Fault(f"axis '{loop.axis}' has an extent that is no integer", error=TypeCheckError)
 
 
-def _ragged_faults(loop: Loop, scope: _Scope) -> Faults:
+def _ragged_faults(loop: Loop, scope: Scope) -> Faults:
     if loop.lengths is None or loop.parent is None:
         missing = "lengths" if loop.lengths is None else "parent"
         yield Fault(f"ragged axis '{loop.axis}' has no {missing}")
         return
-    yield from _symbol_faults(loop.lengths, SymbolKind.ARRAY, scope)
+    yield from array_faults(loop.lengths, 1, scope)
     if loop.parent not in scope.loops:
         why = "that is not the variable of an enclosing loop"
         yield Fault(f"ragged axis '{loop.axis}' is indexed by '{loop.parent}'", why)
@@ -378,14 +364,76 @@ def _ragged_faults(loop: Loop, scope: _Scope) -> Faults:
         yield Fault(f"ragged axis '{loop.axis}' has extent {scope.text(loop.extent)}", why)
 
 
-def only_ragged_has_lengths(loop: Loop, _: _Scope) -> Faults:
-    if loop.kind is AxisKind.RAGGED:
+def _sparse_faults(loop: Loop, scope: Scope) -> Faults:
+    if loop.lengths is None or loop.parent is None or loop.indices is None:
+        yield Fault(f"sparse axis '{loop.axis}' lacks indptr, indices or the row")
         return
-    if loop.lengths is not None or loop.parent is not None:
+    for array in (loop.lengths, loop.indices):
+        yield from array_faults(array, 1, scope)
+    if loop.parent not in scope.loops:
+        why = "that is not the variable of an enclosing loop"
+        yield Fault(f"the row of sparse axis '{loop.axis}' is '{loop.parent}'", why)
+    row = LoopVar(loop.parent)
+    end = ArrayLoad(loop.lengths, Binary(BinaryOp.ADD, row, ONE))
+    if loop.extent != Binary(BinaryOp.SUB, end, ArrayLoad(loop.lengths, row)):
+        why = f"its extent must be {loop.lengths}[row + 1] - {loop.lengths}[row]"
+        yield Fault(f"sparse axis '{loop.axis}' has extent {scope.text(loop.extent)}", why)
+    if loop.start != Const(0):
+        yield Fault(f"sparse axis '{loop.axis}' does not start at 0")
+    if loop.order is not Order.PARALLEL:
+        yield Fault(f"sparse axis '{loop.axis}' is sequential", "P.sel has no order")
+
+
+def loop_fields_fit_its_kind(loop: Loop, _: Scope) -> Faults:
+    by_array = loop.kind in (AxisKind.RAGGED, AxisKind.SPARSE)
+    if not by_array and (loop.lengths is not None or loop.parent is not None):
         yield Fault(f"{loop.kind.value} axis '{loop.axis}' has lengths or a parent")
+    if loop.kind is not AxisKind.SPARSE and loop.indices is not None:
+        yield Fault(f"{loop.kind.value} axis '{loop.axis}' has column indices")
+    if loop.kind is not AxisKind.TILED and (loop.tile is not None or loop.padded):
+        yield Fault(f"{loop.kind.value} axis '{loop.axis}' has a tile size")
 
 
-def block_has_parts(block: Block, _: _Scope) -> Faults:
+def condition_is_boolean(stmt: Cond | While, scope: Scope) -> Faults:
+    loops = (*scope.loops, stmt.var) if isinstance(stmt, While) else scope.loops
+    if _type(stmt.condition, scope) is not ExprType.BOOL:
+        text = replace(scope, loops=loops).text(stmt.condition)
+        yield Fault(f"the condition {text} is not boolean", error=TypeCheckError)
+
+
+def limit_is_an_integer(loop: While, scope: Scope) -> Faults:
+    if _type(loop.limit, scope) is not ExprType.I64:
+        yield Fault(f"the limit of '{loop.axis}' is no integer", error=TypeCheckError)
+
+
+def condition_has_a_body(stmt: Cond, _: Scope) -> Faults:
+    if not stmt.then:
+        yield Fault("a condition without a body", fix="leave it out")
+
+
+def slot_value_is_an_integer(stmt: SlotSet, scope: Scope) -> Faults:
+    yield from _name_faults("slot name", stmt.slot)
+    if _type(stmt.value, scope) is not ExprType.I64:
+        yield Fault(f"slot '{stmt.slot}' gets a value that is no integer", error=TypeCheckError)
+
+
+def slot_is_one_element(stmt: SlotLoad, scope: Scope) -> Faults:
+    yield from _name_faults("slot name", stmt.slot)
+    where = f"slot '{stmt.slot}'"
+    yield from _region_faults(where, stmt.region, scope)
+    if not all(dim.dropped for dim in stmt.region.dims):
+        yield Fault(f"{where} is loaded from a region of several elements", error=TypeCheckError)
+    tensor = scope.tensors.get(stmt.region.tensor)
+    if tensor is not None and scalar_type(tensor.dtype) is not ExprType.I64:
+        message = f"{where} is loaded from '{tensor.name}', which is {tensor.dtype.text}"
+        yield Fault(message, "slots hold integers", error=TypeCheckError)
+
+
+def _type(expr: Expr, scope: Scope) -> ExprType:
+    return expr_type(expr, scope.symbols)
+
+
+def block_has_parts(block: Block, _: Scope) -> Faults:
     match block:
         case Combine(parts):
             what, part_name = "combine", "branch"
@@ -400,23 +448,36 @@ def block_has_parts(block: Block, _: _Scope) -> Faults:
             yield Fault(f"{part_name} {number} of {what} is empty", fix="leave it out")
 
 
-def call_fits_the_kernel(call: Call, scope: _Scope) -> Faults:
+def call_fits_the_kernel(call: Call, scope: Scope) -> Faults:
     kernel = scope.kernels.get(call.kernel)
     if kernel is None:
         yield Fault(f"kernel '{call.kernel}' is not declared")
         return
-    want, found = len(kernel.params), len(call.args)
+    params = given_params(kernel)
+    want, found = len(params), len(call.args)
     if want != found:
         message = f"kernel '{kernel.name}' takes {want} arguments and gets {found}"
         yield Fault(message, error=TypeCheckError)
         return
-    for param, region in zip(kernel.params, call.args, strict=True):
+    for param, arg in zip(params, call.args, strict=True):
         where = f"argument '{param.name}' of kernel '{kernel.name}'"
-        yield from _region_faults(where, region, scope)
-        yield from _argument_faults(where, param, region, scope)
+        if isinstance(param, ParamDecl) is not isinstance(arg, Region):
+            yield Fault(f"{where} is not what the kernel takes there", error=TypeCheckError)
+        elif isinstance(arg, Region) and isinstance(param, ParamDecl):
+            yield from _region_faults(where, arg, scope)
+            yield from _argument_faults(where, param, arg, scope)
+        elif not isinstance(arg, Region):
+            yield from _scalar_faults(where, param.dtype, arg, scope)
 
 
-def _region_faults(where: str, region: Region, scope: _Scope) -> Faults:
+def _scalar_faults(where: str, dtype: DType, arg: Expr, scope: Scope) -> Faults:
+    found, wanted = _type(arg, scope), scalar_type(dtype)
+    if found is not wanted:
+        message = f"{where} wants {dtype.text}, {scope.text(arg)} is {found.value}"
+        yield Fault(message, error=TypeCheckError)
+
+
+def _region_faults(where: str, region: Region, scope: Scope) -> Faults:
     tensor = scope.tensors.get(region.tensor)
     if tensor is None:
         yield Fault(f"{where}: tensor '{region.tensor}' is not declared")
@@ -428,9 +489,11 @@ def _region_faults(where: str, region: Region, scope: _Scope) -> Faults:
         yield from _dim_faults(f"{where}: dimension {number}", dim, scope)
 
 
-def _dim_faults(where: str, dim: DimSlice, scope: _Scope) -> Faults:
+def _dim_faults(where: str, dim: DimSlice, scope: Scope) -> Faults:
     parts = (("start", dim.start, 0), ("extent", dim.extent, 0), ("step", dim.step, 1))
     for what, expr, least in parts:
+        if _type(expr, scope) is not ExprType.I64:
+            yield Fault(f"{where} has a {what} that is no integer", error=TypeCheckError)
         if isinstance(expr, Const) and expr.value < least:
             yield Fault(f"{where} has {what} {expr.value}", f"it must be at least {least}")
     if dim.dropped and dim.extent != ONE:
@@ -438,26 +501,30 @@ def _dim_faults(where: str, dim: DimSlice, scope: _Scope) -> Faults:
         yield Fault(f"{where} is not seen by the kernel and has extent {extent}", "it must be 1")
 
 
-def _argument_faults(where: str, param: ParamDecl, region: Region, scope: _Scope) -> Faults:
+def _argument_faults(where: str, param: ParamDecl, region: Region, scope: Scope) -> Faults:
     dtype = scope.tensors[region.tensor].dtype
     if dtype is not param.dtype:
         message = f"{where} wants {param.dtype.text}, '{region.tensor}' is {dtype.text}"
         yield Fault(message, error=TypeCheckError)
-    rank = sum(not dim.dropped for dim in region.dims)
-    if rank != param.rank:
-        message = f"{where} wants rank {param.rank}, the region has rank {rank}"
+    seen = [dim for dim in region.dims if not dim.dropped]
+    if len(seen) != param.rank:
+        message = f"{where} wants rank {param.rank}, the region has rank {len(seen)}"
         yield Fault(message, error=TypeCheckError)
+    for number, (dim, size) in enumerate(zip(seen, param.shape or (), strict=False)):
+        if isinstance(dim.extent, Const) and dim.extent.value > size:
+            message = f"{where} has {size} elements in dimension {number}"
+            yield Fault(f"{message}, the region {dim.extent.value}", error=TypeCheckError)
 
 
-def call_has_few_words(call: Call, _: _Scope) -> Faults:
+def call_has_few_words(call: Call, _: Scope) -> Faults:
     words = len(call.indices) + len(call.args)
     if words > MAX_ARG_WORDS:
         message = f"a call of kernel '{call.kernel}' has {words} indices and arguments"
         yield Fault(message, _at_most(MAX_ARG_WORDS))
 
 
-def loops_fit_the_plan(body: Body, _: _Scope) -> Faults:
-    count = sum(isinstance(stmt, Loop) for stmt in walk(body))
+def loops_fit_the_plan(body: Body, _: Scope) -> Faults:
+    count = sum(isinstance(stmt, Loop | While) for stmt in walk(body))
     if count > MAX_AXES:
         yield Fault(f"{count} loops in one module", _at_most(MAX_AXES))
 
@@ -469,28 +536,38 @@ SYMBOL_RULES: tuple[Rule[SymbolDecl], ...] = (
     name_is_legal,
     symbol_is_extent_or_array,
     symbol_dtype_fits,
-    default_is_an_extent,
+    default_is_a_number,
 )
 TENSOR_RULES: tuple[Rule[TensorDecl], ...] = (name_is_legal, tensor_rank_is_legal)
 KERNEL_RULES: tuple[Rule[KernelDecl], ...] = (
     name_is_legal,
     params_are_legal,
+    constants_have_their_type,
     kernel_body_fits_its_form,
 )
 DIRECTIVE_RULES: tuple[Rule[Directive], ...] = (directive_is_legal,)
-EXPRESSION_RULES: tuple[Rule[Expr], ...] = (
-    expression_is_not_too_large,
-    names_in_expression_are_known,
-    constants_fit,
-)
 LOOP_RULES: tuple[Rule[Loop], ...] = (
     loops_are_not_too_deep,
     blocks_are_not_too_deep,
     loop_variable_is_new,
-    only_ragged_has_lengths,
+    loop_fields_fit_its_kind,
     loop_extent_is_not_negative,
     loop_extent_fits_its_kind,
 )
+WHILE_RULES: tuple[Rule[While], ...] = (
+    loops_are_not_too_deep,
+    blocks_are_not_too_deep,
+    loop_variable_is_new,
+    condition_is_boolean,
+    limit_is_an_integer,
+)
+COND_RULES: tuple[Rule[Cond], ...] = (
+    blocks_are_not_too_deep,
+    condition_is_boolean,
+    condition_has_a_body,
+)
+SLOT_SET_RULES: tuple[Rule[SlotSet], ...] = (slot_value_is_an_integer,)
+SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (slot_is_one_element,)
 BLOCK_RULES: tuple[Rule[Block], ...] = (blocks_are_not_too_deep, block_has_parts)
 CALL_RULES: tuple[Rule[Call], ...] = (call_fits_the_kernel, call_has_few_words)
 WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (loops_fit_the_plan,)

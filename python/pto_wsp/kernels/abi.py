@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
+
+import numpy as np
+
+from pto_wsp.dtypes import DType
 
 MAX_RANK = 8
 
@@ -35,6 +40,12 @@ class NativeCall(ctypes.Structure):
         ("task_id", ctypes.c_uint64),
         ("error", ctypes.c_void_p),
     ]
+
+
+def scalar_value(dtype: DType, bits: int) -> Any:
+    """A scalar argument as a Python number, from its bits in the low end of a word."""
+    data = bits.to_bytes(8, "little")[: dtype.size]
+    return np.frombuffer(data, dtype.numpy)[0].item()
 
 
 # ptowsp_kernel_fn

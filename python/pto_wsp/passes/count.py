@@ -2,6 +2,7 @@
 
 A loop whose iterations are all alike counts extent × body. Otherwise the count is a sum over the
 loop's index, a REDUCE in the plan, with start + bound variable in the place of the loop variable.
+Conditions are SELECTs. What depends on slots is not known before it runs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pto_wsp.passes.lower_expr import (
     Node,
     Variables,
     bound_variable,
+    column_name,
     constant,
     operation,
 )
@@ -39,15 +41,22 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The sum of body over start .. start + extent - 1."""
+    """The sum of body over the values of a loop."""
 
-    var: str
-    start: ir.Expr
-    extent: ir.Expr
+    loop: ir.Loop
     body: Total
 
 
-Term: TypeAlias = Repeat | Sum
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of two counts."""
+
+    condition: ir.Expr
+    then: Total
+    otherwise: Total
+
+
+Term: TypeAlias = Repeat | Sum | Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +70,19 @@ class Total:
 ZERO = Total()
 
 
-def tasks_of(body: ir.Body) -> Total:
-    """The number of tasks of a body."""
+class Unknown(Exception):
+    """The count depends on what the tasks compute."""
+
+
+def tasks_of(body: ir.Body) -> Total | None:
+    """The number of tasks of a body; None if nobody knows before it runs."""
+    try:
+        return _total(body)
+    except Unknown:
+        return None
+
+
+def _total(body: ir.Body) -> Total:
     parts = list(_parts(body))
     total = sum(part for part in parts if isinstance(part, int))
     terms: list[Term] = []
@@ -83,19 +103,37 @@ def _parts(body: ir.Body) -> Iterator[int | Term]:
         match stmt:
             case ir.Call():
                 yield 1
+            case ir.SlotSet() | ir.SlotLoad():
+                continue
             case ir.Combine(parts) | ir.Sequential(parts):
                 for part in parts:
                     yield from _parts(part)
             case ir.Loop():
-                inner = tasks_of(stmt.body)
+                inner = _total(stmt.body)
                 if inner == ZERO:
                     continue
+                _check_known(stmt.start, stmt.extent)
                 if stmt.var in variables(inner):
-                    yield Sum(stmt.var, stmt.start, stmt.extent, inner)
+                    yield Sum(stmt, inner)
                 else:
                     yield Repeat(stmt.extent, inner)
+            case ir.Cond(condition, then, otherwise):
+                choice = Choice(condition, _total(then), _total(otherwise))
+                if choice.then == choice.otherwise == ZERO:
+                    continue
+                _check_known(condition)
+                yield choice
+            case ir.While():
+                if _total(stmt.body) != ZERO:
+                    raise Unknown
             case _:
                 assert_never(stmt)
+
+
+def _check_known(*exprs: ir.Expr) -> None:
+    for expr in exprs:
+        if any(isinstance(node, ir.SlotRef) for node in ir.walk_expr(expr)):
+            raise Unknown
 
 
 def _constant_value(term: Term) -> int | None:
@@ -111,26 +149,35 @@ def variables(total: Total) -> frozenset[str]:
     """The loop variables that a count depends on."""
     found: set[str] = set()
     for term in total.terms:
-        inner = variables(term.body)
-        if isinstance(term, Sum):
-            inner = (inner - {term.var}) | ir.loop_vars(term.start)
-        found |= inner | ir.loop_vars(term.extent)
+        match term:
+            case Repeat(extent, body):
+                found |= variables(body) | ir.loop_vars(extent)
+            case Sum(loop, body):
+                found |= variables(body) - {loop.var}
+                found |= ir.loop_vars(loop.start) | ir.loop_vars(loop.extent)
+                if loop.kind is ir.AxisKind.SPARSE and loop.parent is not None:
+                    found.add(loop.parent)  # its columns are read in the row
+            case Choice(condition, then, otherwise):
+                found |= ir.loop_vars(condition) | variables(then) | variables(otherwise)
+            case _:
+                assert_never(term)
     return frozenset(found)
 
 
-def lower_count(total: Total, lowering: ExprLowering, values: Variables) -> int:
-    """The count's entry in the EXPR table; NONE if the format cannot hold it."""
-    if _depth(total) > MAX_BOUND_VARIABLES:
+def lower_count(total: Total | None, lowering: ExprLowering, values: Variables) -> int:
+    """The count's entry in the EXPR table; NONE if it is unknown or the format cannot hold it."""
+    if total is None:
         return plan.NONE
     node = _node(total, lowering, values, 0)
-    if node.height > MAX_HEIGHT or node.size > MAX_SIZE:
+    if node.height > MAX_HEIGHT or node.size > MAX_SIZE or _depth(node) > MAX_BOUND_VARIABLES:
         return plan.NONE
     return lowering.emit(node)
 
 
-def _depth(total: Total) -> int:
-    """How many sums stand inside each other."""
-    return max((isinstance(t, Sum) + _depth(t.body) for t in total.terms), default=0)
+def _depth(node: Node) -> int:
+    """How many reductions and searches stand inside each other."""
+    inner = max((_depth(operand) for operand in node.operands), default=0)
+    return inner + (node.op in (plan.ExprOp.REDUCE, plan.ExprOp.SEARCH))
 
 
 def _node(total: Total, lowering: ExprLowering, values: Variables, level: int) -> Node:
@@ -149,18 +196,35 @@ def _added(nodes: Sequence[Node]) -> Node:
 
 
 def _term_node(term: Term, lowering: ExprLowering, values: Variables, level: int) -> Node:
-    extent = lowering.node(term.extent, values)
     match term:
-        case Repeat(_, Total(1, ())):
-            return extent
-        case Repeat(_, body):
-            return operation(plan.ExprOp.MUL, extent, _node(body, lowering, values, level))
-        case Sum(var, start, _, body):
-            index = bound_variable(level)
-            if start != ir.Const(0):
-                index = operation(plan.ExprOp.ADD, lowering.node(start, values), index)
-            inner = _node(body, lowering, {**values, var: index}, level + 1)
-            arg = plan.ReduceOp.SUM | level << 8
-            return operation(plan.ExprOp.REDUCE, constant(0), extent, inner, arg=arg)
+        case Repeat(extent, Total(1, ())):
+            return lowering.node(extent, values, level)
+        case Repeat(extent, body):
+            inner = _node(body, lowering, values, level)
+            return operation(plan.ExprOp.MUL, lowering.node(extent, values, level), inner)
+        case Sum(loop, body):
+            return _sum_node(loop, body, lowering, values, level)
+        case Choice(condition, then, otherwise):
+            return operation(
+                plan.ExprOp.SELECT,
+                lowering.node(condition, values, level),
+                _node(then, lowering, values, level),
+                _node(otherwise, lowering, values, level),
+            )
         case _:
             assert_never(term)
+
+
+def _sum_node(
+    loop: ir.Loop, body: Total, lowering: ExprLowering, values: Variables, level: int
+) -> Node:
+    index = bound_variable(level)
+    if loop.start != ir.Const(0):
+        index = operation(plan.ExprOp.ADD, lowering.node(loop.start, values, level), index)
+    inside = {**values, loop.var: index}
+    if loop.kind is ir.AxisKind.SPARSE:
+        inside[column_name(loop.var)] = lowering.column(loop, values, index)
+    inner = _node(body, lowering, inside, level + 1)
+    extent = lowering.node(loop.extent, values, level)
+    arg = plan.ReduceOp.SUM | level << 8
+    return operation(plan.ExprOp.REDUCE, constant(0), extent, inner, arg=arg)

@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+import numpy as np
+
 from pto_wsp import ir, plan
+from pto_wsp.dtypes import DType
 from pto_wsp.errors import ScheduleError
 from pto_wsp.passes.count import lower_count, tasks_of
-from pto_wsp.passes.lower_expr import ExprLowering, Node, loop_variable
+from pto_wsp.passes.lower_expr import (
+    ExprLowering,
+    Node,
+    column_name,
+    loop_variable,
+    slot_name,
+)
 
 _I64_MAX = 2**63 - 1
 _WRITTEN = 1  # Symbol.flags
 _UNSEEN = 1  # AccessDim.flags
+_PADDED = 1  # Axis.flags
 
 _LOOP_OPS = {
     ir.Order.PARALLEL: plan.Op.PARALLEL_FOR,
@@ -27,6 +37,7 @@ _ARGUMENT_OPS = {
     ir.Mode.IN: plan.Op.IO_INPUT,
     ir.Mode.OUT: plan.Op.IO_OUTPUT,
     ir.Mode.INOUT: plan.Op.IO_INOUT,
+    ir.Mode.ACCUM: plan.Op.IO_ACCUM,
 }
 
 
@@ -37,7 +48,7 @@ def lower(module: ir.Module) -> plan.Plan:
     symbols = _lower_symbols(module, builder)
     tensors = _lower_tensors(module, builder, symbols)
     kernels = {decl.name: _lower_kernel(decl, builder) for decl in module.kernels}
-    exprs = ExprLowering(builder, symbols, tensors)
+    exprs = ExprLowering(builder, symbols, tensors, {s.name: s for s in module.symbols})
     _Code(builder, exprs, kernels, {k.name: k for k in module.kernels}).main(module.body)
     for directive in module.schedule:
         _lower_directive(directive, builder)
@@ -47,18 +58,30 @@ def lower(module: ir.Module) -> plan.Plan:
 # --- tables ---
 
 
+def number_bits(value: int | float) -> int:
+    """The 64 bits of a symbol's default."""
+    return ir.float_bits(value) if isinstance(value, float) else value % 2**64
+
+
+def value_bits(dtype: DType, value: int | float) -> int:
+    """The bits of a value of a dtype, in the low end of 64."""
+    return int.from_bytes(np.array(value, dtype.numpy).tobytes(), "little")
+
+
 def _lower_symbols(module: ir.Module, builder: plan.PlanBuilder) -> dict[str, int]:
     numbers: dict[str, int] = {}
     extent_arrays = _arrays_in_extents(module)
     for decl in module.symbols:
         low, high = _value_range(decl, decl.name in extent_arrays)
         # Every default has a constant of its own, so that other defaults make no other layout.
-        default = plan.NONE if decl.default is None else builder.add(plan.Const(bits=decl.default))
+        default = plan.NONE
+        if decl.default is not None:
+            default = builder.add(plan.Const(bits=number_bits(decl.default)))
         record = plan.Symbol(
             name=builder.string(decl.name),
             kind=plan.SymbolKind[decl.kind.name],
             dtype=decl.dtype,
-            rank=1 if decl.kind is ir.SymbolKind.ARRAY else 0,
+            rank=decl.rank if decl.kind is ir.SymbolKind.ARRAY else 0,
             default_value=default,
             min_value=low,
             max_value=high,
@@ -78,6 +101,10 @@ def _value_range(decl: ir.SymbolDecl, counts: bool) -> tuple[int, int]:
     """Smallest and largest legal value of an extent, or of an array's elements."""
     if decl.kind is ir.SymbolKind.EXTENT or counts:
         return 0, _I64_MAX
+    if ir.scalar_type(decl.dtype) is ir.ExprType.F64:
+        return 0, 0
+    if decl.dtype is DType.BOOL:
+        return 0, 1
     bits = 8 * decl.dtype.size
     if decl.dtype.name.startswith("U"):
         return 0, min(2**bits - 1, _I64_MAX)
@@ -119,21 +146,49 @@ def _lower_tensors(
 
 
 def _written_tensors(module: ir.Module) -> set[str]:
-    params = {kernel.name: kernel.params for kernel in module.kernels}
+    params = {kernel.name: ir.given_params(kernel) for kernel in module.kernels}
     return {
-        region.tensor
+        arg.tensor
         for call in ir.walk(module.body)
         if isinstance(call, ir.Call)
-        for param, region in zip(params[call.kernel], call.args, strict=True)
-        if param.mode is not ir.Mode.IN
+        for param, arg in zip(params[call.kernel], call.args, strict=True)
+        if isinstance(param, ir.ParamDecl)
+        and isinstance(arg, ir.Region)
+        and param.mode is not ir.Mode.IN
     }
 
 
+def _lower_param(param: ir.AnyParam, builder: plan.PlanBuilder) -> plan.Param:
+    name = builder.string(param.name)
+    match param:
+        case ir.ScalarDecl(_, dtype):
+            return plan.Param(name=name, kind=plan.ParamKind.SCALAR, dtype=dtype)
+        case ir.ConstexprDecl(_, dtype, value):
+            bits = value_bits(dtype, value)
+            return plan.Param(name=name, kind=plan.ParamKind.CONSTEXPR, dtype=dtype, value=bits)
+        case ir.ParamDecl(_, mode, dtype, rank, shape):
+            record = plan.Param(
+                name=name,
+                kind=plan.ParamKind.TENSOR if shape is None else plan.ParamKind.TILE,
+                dtype=dtype,
+                mode=plan.AccessMode[mode.name],
+                rank=rank,
+            )
+            if shape is None:
+                return record
+            first = builder.count(plan.Section.EXPR_LIST)
+            for size in shape:
+                builder.add(plan.ExprRef(expr=builder.const(size)))
+            return replace(record, shape=first, shape_rank=len(shape))
+        case _:
+            assert_never(param)
+
+
 def _lower_kernel(decl: ir.KernelDecl, builder: plan.PlanBuilder) -> int:
-    kind = plan.ParamKind.TENSOR
-    modes = [plan.AccessMode[param.mode.name] for param in decl.params]
+    params = [_lower_param(param, builder) for param in decl.params]
     signature = [
-        (p.name, kind, p.dtype, m, p.rank) for p, m in zip(decl.params, modes, strict=True)
+        (decl.name, p.kind, p.dtype, p.mode, p.rank)
+        for decl, p in zip(decl.params, params, strict=True)
     ]
     record = plan.Kernel(
         name=builder.string(decl.name),
@@ -145,9 +200,8 @@ def _lower_kernel(decl: ir.KernelDecl, builder: plan.PlanBuilder) -> int:
         name_hash=plan.name_hash(decl.name),
         abi_hash=plan.abi_hash(signature),
     )
-    for param, mode in zip(decl.params, modes, strict=True):
-        name = builder.string(param.name)
-        builder.add(plan.Param(name=name, kind=kind, dtype=param.dtype, mode=mode, rank=param.rank))
+    for param in params:
+        builder.add(param)
     number = builder.add(record)
     builder.debug(plan.Section.KERNEL, number, decl.loc)
     builder.body(number, plan.BodyForm[decl.form.name], _body_bytes(decl), decl.loc)
@@ -188,17 +242,18 @@ class _Place:
     variables: Mapping[str, Node] = field(default_factory=dict[str, Node])
     axes: Mapping[str, int] = field(default_factory=dict[str, int])
     axis: int = plan.NONE  # the innermost loop
-
-    @property
-    def level(self) -> int:
-        return len(self.variables)
+    level: int = 0  # loops around
 
     def child(self, number: int) -> _Place:
-        return _Place((*self.path, number), self.variables, self.axes, self.axis)
+        return replace(self, path=(*self.path, number))
 
     def inside(self, var: str, axis: int) -> _Place:
         variables = {**self.variables, var: loop_variable(self.level)}
-        return _Place(self.path, variables, {**self.axes, var: axis}, axis)
+        return _Place(self.path, variables, {**self.axes, var: axis}, axis, self.level + 1)
+
+    def having(self, name: str, node: Node) -> _Place:
+        """The same place with one more variable: a column or a slot."""
+        return replace(self, variables={**self.variables, name: node})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +262,8 @@ class _Code:
     exprs: ExprLowering
     kernels: Mapping[str, int]
     declared: Mapping[str, ir.KernelDecl]
+    # By name and level: slots of one name at one level share a record, in whatever bodies they are.
+    slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
 
     def main(self, body: ir.Body) -> None:
         entry = self.builder.add(plan.Entry(pc=self.builder.here))
@@ -214,13 +271,39 @@ class _Code:
         self.builder.emit(plan.Op.HALT)
 
     def items(self, body: ir.Body, place: _Place) -> None:
-        for number, stmt in enumerate(body):
+        number = 0  # instructions that are children of the block, so far
+        for stmt in body:
+            if isinstance(stmt, ir.SlotSet | ir.SlotLoad):
+                place = self.declare(stmt.slot, place)
             self.item(stmt, place.child(number))
+            number += 2 if isinstance(stmt, ir.Cond) and stmt.otherwise else 1
+
+    def declare(self, slot: str, place: _Place) -> _Place:
+        """Gives a slot that has no record yet one at the level of the place."""
+        if slot_name(slot) in place.variables:
+            return place
+        record = plan.Slot(
+            name=self.builder.string(slot), type=plan.ScalarType.I64, level=place.level
+        )
+        number = self.slots.setdefault((slot, place.level), self.builder.count(plan.Section.SLOT))
+        if number == self.builder.count(plan.Section.SLOT):
+            self.builder.add(record)
+        return place.having(slot_name(slot), Node(plan.ExprOp.SLOT, entry=number))
 
     def item(self, stmt: ir.Stmt, place: _Place) -> None:
         match stmt:
             case ir.Loop():
                 self.loop(stmt, place)
+            case ir.While():
+                self.repeat(stmt, place)
+            case ir.Cond():
+                self.cond(stmt, place)
+            case ir.SlotSet(slot, value):
+                node = self.exprs.lower(value, place.variables)
+                pc = self.builder.emit(plan.Op.SLOT_SET, self.slot(slot, place), node)
+                self.builder.debug(plan.Section.CODE, pc, stmt.loc)
+            case ir.SlotLoad():
+                self.load(stmt, place)
             case ir.Combine(parts):
                 self.block(plan.Op.COMBINE, parts, place)
             case ir.Sequential(parts):
@@ -239,19 +322,98 @@ class _Code:
         """Each part is one child; several statements make a child by a block of their own."""
         opened = self.builder.emit(op, len(parts))
         for number, part in enumerate(parts):
-            if len(part) == 1:
-                self.item(part[0], place.child(number))
+            if len(part) == 1 and not isinstance(part[0], ir.Cond):
+                self.single(part[0], place.child(number))
             else:
-                self.block(plan.Op.COMBINE, tuple((s,) for s in part), place.child(number))
+                self.wrapped(part, place.child(number))
         self.end(opened)
+
+    def single(self, stmt: ir.Stmt, place: _Place) -> None:
+        if isinstance(stmt, ir.SlotSet | ir.SlotLoad):
+            place = self.declare(stmt.slot, place)
+        self.item(stmt, place)
+
+    def wrapped(self, part: ir.Body, place: _Place) -> None:
+        """Several statements as one child: slots that they set are seen by those behind."""
+        opened = self.builder.emit(plan.Op.COMBINE)
+        before = self.builder.here
+        self.items(part, place)
+        children = sum(2 if isinstance(s, ir.Cond) and s.otherwise else 1 for s in part)
+        assert self.builder.here > before
+        self.builder.patch(opened, operand1=children)
+        self.end(opened)
+
+    def slot(self, name: str, place: _Place) -> int:
+        return place.variables[slot_name(name)].entry
+
+    def condition(self, expr: ir.Expr, variables: Mapping[str, Node]) -> None:
+        self.builder.emit(plan.Op.EXT, operand2=self.exprs.lower(expr, variables))
+
+    def cond(self, cond: ir.Cond, place: _Place) -> None:
+        opened = self.builder.emit(plan.Op.COND)
+        self.builder.debug(plan.Section.CODE, opened, cond.loc)
+        self.condition(cond.condition, place.variables)
+        self.items(cond.then, place)
+        self.end(opened)
+        if cond.otherwise:
+            # The ELSE block is a child of its own, behind the COND.
+            behind = replace(place, path=(*place.path[:-1], place.path[-1] + 1))
+            opened = self.builder.emit(plan.Op.ELSE)
+            self.items(cond.otherwise, behind)
+            self.end(opened)
+
+    def repeat(self, loop: ir.While, place: _Place) -> None:
+        axis = self.builder.count(plan.Section.AXIS)
+        inside = place.inside(loop.var, axis)
+        record = plan.Axis(
+            name=self.builder.string(loop.axis),
+            kind=plan.AxisKind.EXPR,
+            level=place.level,
+            start=self.builder.const(0),
+            extent=self.exprs.lower(loop.limit, place.variables),
+            body_tasks=lower_count(tasks_of(loop.body), self.exprs, inside.variables),
+            outer=place.axis,
+        )
+        self.builder.add(record)
+        self.builder.debug(plan.Section.AXIS, axis, loop.loc)
+        opened = self.builder.emit(plan.Op.LOOP_WHILE, axis)
+        self.condition(loop.condition, inside.variables)
+        self.items(loop.body, inside)
+        self.end(opened)
+
+    def load(self, load: ir.SlotLoad, place: _Place) -> None:
+        site = plan.Site(
+            kernel=plan.NONE,
+            pc=self.builder.here,
+            kind=plan.TaskKind.LOAD,
+            level=place.level,
+            axis=place.axis,
+            path_hash=plan.path_hash(place.path),
+        )
+        number = self.builder.add(site)
+        self.builder.debug(plan.Section.SITE, number, load.loc)
+        self.builder.emit(plan.Op.SLOT_LOAD, self.slot(load.slot, place), number)
+        access = self.access(ir.Mode.IN, load.region, place)
+        self.builder.emit(plan.Op.IO_INPUT, operand2=access)
 
     def loop(self, loop: ir.Loop, place: _Place) -> None:
         # The record's own number, so that the count may read the loop's variable.
         axis = self.builder.count(plan.Section.AXIS)
         inside = place.inside(loop.var, axis)
+        value = plan.NONE
+        if loop.kind is ir.AxisKind.SPARSE:
+            own = inside.variables[loop.var]
+            column = self.exprs.column(loop, place.variables, own)
+            inside = inside.having(column_name(loop.var), column)
+            value = self.exprs.emit(column)
+        tile = plan.NONE if loop.tile is None else self.exprs.lower(loop.tile, place.variables)
         record = plan.Axis(
             name=self.builder.string(loop.axis),
             kind=plan.AxisKind[loop.kind.name],
+            flags=_PADDED if loop.padded else 0,
+            tile=tile,
+            value=value,
+            indices=plan.NONE if loop.indices is None else self.exprs.symbols[loop.indices],
             level=place.level,
             start=self.exprs.lower(loop.start, place.variables),
             extent=self.exprs.lower(loop.extent, place.variables),
@@ -262,7 +424,8 @@ class _Code:
         )
         self.builder.add(record)
         self.builder.debug(plan.Section.AXIS, axis, loop.loc)
-        opened = self.builder.emit(_LOOP_OPS[loop.order], axis)
+        sparse = loop.kind is ir.AxisKind.SPARSE
+        opened = self.builder.emit(plan.Op.SELECT if sparse else _LOOP_OPS[loop.order], axis)
         self.items(loop.body, inside)
         self.end(opened)
 
@@ -282,9 +445,13 @@ class _Code:
         self.builder.emit(plan.Op.TASK, words, number)
         for index in call.indices:
             self.identity(index, place)
-        for param, region in zip(kernel.params, call.args, strict=True):
-            access = self.access(param.mode, region, place)
-            self.builder.emit(_ARGUMENT_OPS[param.mode], operand2=access)
+        for param, arg in zip(ir.given_params(kernel), call.args, strict=True):
+            if isinstance(param, ir.ParamDecl) and isinstance(arg, ir.Region):
+                access = self.access(param.mode, arg, place)
+                self.builder.emit(_ARGUMENT_OPS[param.mode], operand2=access)
+            elif not isinstance(arg, ir.Region):
+                value = self.exprs.lower(arg, place.variables)
+                self.builder.emit(plan.Op.SCALAR, operand2=value)
 
     def identity(self, index: ir.Expr, place: _Place) -> None:
         """A bracket index; the two short forms cover nearly all of them."""

@@ -81,7 +81,7 @@ def _fold(expr: Expr) -> Expr:
 
 def _constant(op: BinaryOp, a: int, b: int) -> Const | None:
     """The value of a constant operation, None if it fails or does not fit 64 bits."""
-    if b == 0 and op in (BinaryOp.FLOORDIV, BinaryOp.MOD):
+    if op not in _EVALUATE or (b == 0 and op in (BinaryOp.FLOORDIV, BinaryOp.MOD)):
         return None
     value = _EVALUATE[op](a, b)
     return Const(value) if value in _I64 else None

@@ -78,10 +78,10 @@ class PlanBuilder:
         """An expression node; equal nodes are one."""
         return self._node(Section.EXPR, Expr(op=op, type=type, arg=arg, a=a, b=b, c=c))
 
-    def const(self, value: int) -> int:
-        """An expression node that is a 64-bit integer."""
+    def const(self, value: int, type: ScalarType = ScalarType.I64) -> int:
+        """An expression node that is a 64-bit integer, or has these 64 bits."""
         low, high = _halves(value)
-        return self.expr(ExprOp.CONST, a=low, b=high)
+        return self.expr(ExprOp.CONST, type=type, a=low, b=high)
 
     # --- code ---
 

@@ -12,10 +12,21 @@ from pto_wsp.errors import PlanError
 from pto_wsp.plan.container import SectionData, encode, plan_digest, schedule_digest
 from pto_wsp.plan.debug import Locations, encode_locations
 from pto_wsp.plan.disasm import disassemble
-from pto_wsp.plan.enums import ExprOp, Section
+from pto_wsp.plan.enums import NONE, ExprOp, Section
 from pto_wsp.plan.reader import PlanReader
 from pto_wsp.plan.record import SectionClass
-from pto_wsp.plan.records import SECTIONS, Expr, KernelBody, Mesh, Place, Site, Symbol, Tensor
+from pto_wsp.plan.records import (
+    SECTIONS,
+    Access,
+    Expr,
+    Instr,
+    KernelBody,
+    Mesh,
+    Place,
+    Site,
+    Symbol,
+    Tensor,
+)
 
 _PLAN_ID_OFFSET = 40
 _SCHEDULE_ID_OFFSET = 56
@@ -80,6 +91,14 @@ class Plan(PlanReader):
         locations |= {k: v for k, v in other._locations.items() if _is_schedule(k[0])}
         sections = [*mine, *theirs, *encode_locations(locations)]
         return Plan(encode(sections, self._file.header.features), locations=locations)
+
+    def site_name(self, site: int) -> str:
+        """What a site calls: its kernel, or the tensor that control reads there."""
+        record = self.records(Site)[site]
+        if record.kernel != NONE:
+            return self.kernel_names[record.kernel]
+        access = self.records(Access)[self.records(Instr)[record.pc + 1].operand2]
+        return f"a read of {self.string(self.records(Tensor)[access.tensor].name)}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self._bytes == other._bytes

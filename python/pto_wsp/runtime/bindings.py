@@ -15,7 +15,7 @@ from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import Const, Plan, Section, Symbol, SymbolKind
 from pto_wsp.srcloc import SrcLoc
 
-Value = int | npt.NDArray[Any]
+Value = int | float | npt.NDArray[Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +51,7 @@ class Binder:
         for i, symbol in enumerate(self._symbols):
             if self._current[i] is None and symbol.default_value < len(constants):
                 bits = constants[symbol.default_value].bits
-                self._current[i] = Bound(i, bits - (bits >> 63 << 64))
+                self._current[i] = Bound(i, _number(DType(symbol.dtype), bits))
 
     @property
     def current(self) -> dict[str, Value]:
@@ -96,8 +96,12 @@ class Binder:
         found = self._accept_array(index, self._symbols[index], value)
         return Bound(index, found, not found.flags.writeable)
 
-    def _accept_number(self, index: int, value: object) -> int:
+    def _accept_number(self, index: int, value: object) -> int | float:
         symbol = self._symbols[index]
+        if symbol.dtype in _FLOATS:
+            return self._accept_float(index, value)
+        if symbol.dtype == DType.BOOL and isinstance(value, (bool, np.bool_)):
+            return 1 if value else 0
         number = _integer(value)
         if number is None:
             raise self._mismatch(index, f"an integer, not {type(value).__name__}")
@@ -108,6 +112,13 @@ class Binder:
                 loc=self._loc(index),
             )
         return number
+
+    def _accept_float(self, index: int, value: object) -> float:
+        numbers = (int, float, np.integer, np.floating)
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers):
+            kind = type(cast(object, value)).__name__
+            raise self._mismatch(index, f"a number, not {kind}")
+        return float(cast(float, value))
 
     def _accept_array(self, index: int, symbol: Symbol, value: object) -> npt.NDArray[Any]:
         if symbol.kind == SymbolKind.ARRAY and isinstance(value, (list, tuple)):
@@ -133,6 +144,16 @@ class Binder:
 
     def _loc(self, index: int) -> SrcLoc | None:
         return self._plan.loc(Section.SYMBOL, index)
+
+
+_FLOATS = frozenset(int(d) for d in (DType.F64, DType.F32, DType.F16, DType.BF16))
+
+
+def _number(dtype: DType, bits: int) -> int | float:
+    """The value of a default, from its bits."""
+    if dtype in _FLOATS:
+        return float(np.frombuffer(bits.to_bytes(8, "little"), np.float64)[0])
+    return bits - (bits >> 63 << 64)
 
 
 def _integer(value: object) -> int | None:

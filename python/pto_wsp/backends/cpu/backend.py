@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -112,6 +113,8 @@ class CpuEngine:
     def _native_binding(self, bound: Bound) -> _Binding:
         dtype = self._dtypes[bound.symbol]
         value = bound.value
+        if isinstance(value, float):
+            value = int.from_bytes(struct.pack("<d", value), "little", signed=True)
         if dtype in _WITHOUT_BUFFER and not isinstance(value, int):
             strides = tuple(s // value.itemsize for s in value.strides)
             value = value.__array_interface__["data"][0], value.shape, strides

@@ -14,32 +14,34 @@ from pto_wsp.errors import (
     ScheduleError,
     WindowOverflow,
 )
-from pto_wsp.plan import NONE, Plan, Section, Site, Status
+from pto_wsp.plan import NONE, Plan, Section, Status
 from pto_wsp.srcloc import SrcLoc
 
-NativeError = tuple[int, str, int, int, tuple[int, ...], int, int]
+NativeError = tuple[int, str, int, int, int, int, tuple[int, ...], int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One error record: status, text, and the task or symbol to blame."""
+    """One error record: status, text, and the task, symbol or other record to blame."""
 
     status: Status
     message: str
     site: int | None
     symbol: int | None
+    record: tuple[Section, int] | None
     indices: tuple[int, ...]
     task_id: int
     offset: int
 
     @classmethod
     def of(cls, native: NativeError) -> Failure:
-        status, message, site, symbol, indices, task_id, offset = native
+        status, message, site, symbol, section, record, indices, task_id, offset = native
         return cls(
             Status(status),
             message,
             None if site == NONE else site,
             None if symbol == NONE else symbol,
+            None if section == NONE else (Section(section), record),
             indices,
             task_id,
             offset,
@@ -65,8 +67,7 @@ class Failure:
                     fix="use a larger TaskWindow, or mode=WindowMode.STALL",
                 )
             case _:
-                where = f" in {self._task(plan)}" if self.site is not None else ""
-                return ExecutionError(self.message + where, loc=self._loc(plan))
+                return ExecutionError(self.message + self._where(plan), loc=self._loc(plan))
 
     def kernel_error(self, plan: Plan, reason: str) -> KernelError:
         """A failed kernel, with `reason` in the user's words."""
@@ -78,10 +79,18 @@ class Failure:
             loc=self._loc(plan),
         )
 
+    def _where(self, plan: Plan) -> str:
+        """Which task, or which iteration of the loops around a record."""
+        if self.site is not None:
+            return f" in {self._task(plan)}"
+        if self.record is not None and self.indices:
+            return f" at outer indices {list(self.indices)}"
+        return ""
+
     def _kernel(self, plan: Plan) -> str:
         if self.site is None:
             return "?"
-        return plan.kernel_names[plan.records(Site)[self.site].kernel]
+        return plan.site_name(self.site)
 
     def _task(self, plan: Plan) -> str:
         return f"{self._kernel(plan)}[{', '.join(map(str, self.indices))}]"
@@ -89,6 +98,8 @@ class Failure:
     def _loc(self, plan: Plan) -> SrcLoc | None:
         if self.site is not None:
             return plan.loc(Section.SITE, self.site)
+        if self.record is not None:
+            return plan.loc(*self.record)
         if self.symbol is not None:
             return plan.loc(Section.SYMBOL, self.symbol)
         return None

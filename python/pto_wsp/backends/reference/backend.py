@@ -21,15 +21,19 @@ from pto_wsp.backends.reference.call import NativeFailure, make_caller, region_v
 from pto_wsp.backends.reference.check import check_plan, trace_capacity
 from pto_wsp.backends.reference.task_hash import task_words
 from pto_wsp.backends.reference.walk import Task, Walk, call_text
-from pto_wsp.errors import ExecutionError, KernelError
+from pto_wsp.errors import CompileError, ExecutionError, KernelError
 from pto_wsp.kernels import LoadedKernel
-from pto_wsp.plan import Kernel, Plan, Section, Site
+from pto_wsp.plan import Feature, Kernel, Plan, Section, Site
 from pto_wsp.plan.hashing import task_lanes
 from pto_wsp.runtime.bindings import Bound
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import trace_dtype
 
 _U64 = (1 << 64) - 1
+DEPENDS_ON_DATA = (
+    "which tasks there are depends on data that tasks compute: they are known only while the "
+    "program runs; use execute(hash=True)"
+)
 
 
 class ReferenceBackend:
@@ -73,6 +77,8 @@ class ReferenceEngine:
         return run
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
+        if Feature.DATA_DEPENDENT in self.plan.features:
+            raise CompileError(DEPENDS_ON_DATA)
         kernels = self.plan.records(Kernel)
         sites = self.plan.records(Site)
         count = first = second = 0
@@ -102,6 +108,7 @@ class ReferenceRun:
         self._error: BaseException | None = None
         self._tasks = 0
         self._accesses = 0
+        self._loads = 0
         self._elapsed_ns = 0
         # (task, start, end) of the last tasks, as many as the schedule wants.
         self._events: deque[tuple[Task, int, int]] = deque(maxlen=trace_capacity(engine.plan))
@@ -158,6 +165,7 @@ class ReferenceRun:
             live_high=min(1, self._tasks),
             ready_high=min(1, self._tasks),
             bounds_checked=self._accesses,
+            loads=self._loads,
             elapsed_ns=self._elapsed_ns,
             trace_dropped=self._tasks - len(self._events) if self._events.maxlen else 0,
             workers=1,
@@ -180,12 +188,14 @@ class ReferenceRun:
 
     def _execute(self) -> None:
         began = time.perf_counter_ns()
+        walk = Walk(self._bound)
         try:
-            for task in Walk(self._bound).tasks():
+            for task in walk.tasks():
                 if self._cancelled:
                     raise ExecutionError("the run was ended early: its program was closed")
                 self._call(task, began)
         finally:
+            self._loads = walk.loads
             self._elapsed_ns = time.perf_counter_ns() - began
 
     def _call(self, task: Task, began: int) -> None:

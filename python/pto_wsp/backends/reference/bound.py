@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,8 +31,10 @@ class BoundPlan:
         self._check_writes(bindings)
 
     def number(self, symbol: int) -> int:
-        """The value of an EXTENT, SCALAR or FACT."""
+        """The value of an EXTENT, SCALAR or FACT; the bits of a floating-point one."""
         value = self._values[symbol]
+        if isinstance(value, float):
+            return int.from_bytes(struct.pack("<d", value), "little", signed=True)
         assert isinstance(value, int)
         return value
 
@@ -50,7 +53,7 @@ class BoundPlan:
 
     def _check_range(self, index: int) -> None:
         symbol = self._symbols[index]
-        if symbol.kind == SymbolKind.TENSOR:
+        if symbol.kind == SymbolKind.TENSOR or isinstance(self._values[index], float):
             return
         values = np.asarray(self._values[index])
         low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)

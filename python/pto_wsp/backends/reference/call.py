@@ -6,8 +6,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
-import numpy as np
-
 from pto_wsp.backends.reference.bound import Array
 from pto_wsp.backends.reference.walk import Region, Task
 from pto_wsp.dtypes import DType
@@ -18,6 +16,7 @@ from pto_wsp.kernels import (
     NativeKernel,
     NativeView,
     PythonKernel,
+    scalar_value,
 )
 from pto_wsp.plan import AccessMode, Kernel, Param, ParamKind, Plan
 
@@ -60,25 +59,21 @@ def make_caller(plan: Plan, index: int, kernel: LoadedKernel) -> Caller:
 def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
     record = plan.records(Kernel)[index]
     params = plan.records(Param)[record.params : record.params + record.num_params]
-    constants = {
-        place: _constant(param)
-        for place, param in enumerate(params)
-        if param.kind == ParamKind.CONSTEXPR
-    }
 
     def call(task: Task, views: Sequence[Array]) -> None:
-        del task
-        rest = iter(views)
-        places = range(len(params))
-        kernel.fn(*(constants[i] if i in constants else next(rest) for i in places))
+        view, scalar = iter(views), iter(task.scalars)
+        arguments: list[Any] = []
+        for param in params:
+            match ParamKind(param.kind):
+                case ParamKind.SCALAR:
+                    arguments.append(scalar_value(DType(param.dtype), next(scalar)))
+                case ParamKind.CONSTEXPR:
+                    arguments.append(scalar_value(DType(param.dtype), param.value))
+                case ParamKind.TENSOR | ParamKind.TILE:
+                    arguments.append(next(view))
+        kernel.fn(*arguments)
 
     return call
-
-
-def _constant(param: Param) -> Any:
-    dtype = DType(param.dtype).numpy
-    data = param.value.to_bytes(8, "little")[: dtype.itemsize]
-    return np.frombuffer(data, dtype)[0].item()
 
 
 def _native_caller(kernel: NativeKernel) -> Caller:
@@ -89,12 +84,13 @@ def _native_caller(kernel: NativeKernel) -> Caller:
         message.value = b""
         native_views = (NativeView * len(views))(*(_native_view(view) for view in views))
         indices = (ctypes.c_int64 * len(task.indices))(*task.indices)
+        scalars = (ctypes.c_uint64 * len(task.scalars))(*task.scalars)
         record = NativeCall(
             views=native_views,
-            scalars=None,
+            scalars=scalars,
             indices=indices,
             num_views=len(views),
-            num_scalars=0,
+            num_scalars=len(task.scalars),
             num_indices=len(task.indices),
             site=task.site,
             worker=0,

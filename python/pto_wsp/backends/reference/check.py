@@ -18,21 +18,29 @@ from pto_wsp.plan import (
     TracePolicy,
 )
 
-_FEATURES = frozenset({Feature.RAGGED, Feature.ACCUM})
+_FEATURES = frozenset(
+    {
+        *(Feature.RAGGED, Feature.SPARSE, Feature.COND, Feature.SLOT, Feature.DATA_DEPENDENT),
+        Feature.ACCUM,
+    }
+)
 _OPS = frozenset(
     {
         *(Op.HALT, Op.NOP, Op.END, Op.PARALLEL_FOR, Op.FOR_EACH, Op.COMBINE, Op.SEQUENTIAL),
-        *(Op.TASK, Op.PARAM_CONST, Op.PARAM_LOOPVAR, Op.PARAM_EXPR),
+        *(Op.SELECT, Op.COND, Op.ELSE, Op.EXT, Op.LOOP_WHILE, Op.SLOT_SET, Op.SLOT_LOAD),
+        *(Op.TASK, Op.PARAM_CONST, Op.PARAM_LOOPVAR, Op.PARAM_EXPR, Op.SCALAR),
         *(Op.IO_INPUT, Op.IO_OUTPUT, Op.IO_INOUT, Op.IO_ACCUM),
     }
 )
-# Expressions beyond these read slots, lets or tasks, or compute with fractions.
+# Expressions beyond these read lets or tasks, or compute with fractions.
 _NO_EXPRS = frozenset(
     {
-        *(ExprOp.SLOT, ExprOp.LETVAR, ExprOp.DIV),
+        *(ExprOp.LETVAR, ExprOp.DIV),
         *(ExprOp.TASK_AXIS, ExprOp.TASK_SITE, ExprOp.TASK_ORDINAL),
     }
 )
+# Floating-point values are passed on, never computed with.
+_FLOAT_EXPRS = frozenset({ExprOp.CONST, ExprOp.SYMBOL, ExprOp.SELECT})
 _DEFAULT_CAPACITY = 1 << 20
 
 
@@ -43,8 +51,8 @@ def check_plan(plan: Plan) -> None:
     nodes = plan.section(Section.EXPR)
     used = {ExprOp(node.op) for node in nodes if isinstance(node, Expr)}
     _refuse("expressions", {op.name for op in used & _NO_EXPRS})
-    types = {ScalarType(node.type) for node in nodes if isinstance(node, Expr)}
-    _refuse("expressions of type", {"F64"} if ScalarType.F64 in types else set())
+    floats = [n for n in nodes if isinstance(n, Expr) and n.type == ScalarType.F64]
+    _refuse("f64 expressions", {ExprOp(n.op).name for n in floats if n.op not in _FLOAT_EXPRS})
     trace_capacity(plan)
 
 

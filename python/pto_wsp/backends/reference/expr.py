@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pto_wsp.backends.reference.bound import BoundPlan
@@ -22,10 +22,11 @@ class ExprFault(Exception):
 
 @dataclass(slots=True)
 class Scope:
-    """Where an expression is evaluated: values of loop variables and of the variables that REDUCE
-    and SEARCH bind. Nodes are shared, so each is evaluated once per scope."""
+    """Where an expression is evaluated: values of loop variables, of slots, and of the variables
+    that REDUCE and SEARCH bind. Nodes are shared, so each is evaluated once per scope."""
 
     loops: Sequence[int]
+    slots: Mapping[int, int] = field(default_factory=dict[int, int])
     bound: dict[int, int] = field(default_factory=dict[int, int])
     known: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -59,6 +60,8 @@ class Evaluator:
                 return scope.loops[e.arg]
             case ExprOp.BOUNDVAR:
                 return scope.bound[e.arg]
+            case ExprOp.SLOT:
+                return scope.slots.get(e.a, 0)
             case ExprOp.SYMBOL:
                 return self._plan.number(e.a)
             case ExprOp.SHAPE:
@@ -126,13 +129,15 @@ class Evaluator:
 
     def _binding(self, e: Expr, scope: Scope, value: int) -> Scope:
         """The scope inside a REDUCE or SEARCH, with its variable set."""
-        return Scope(scope.loops, {**scope.bound, e.arg >> 8: value})
+        return Scope(scope.loops, scope.slots, {**scope.bound, e.arg >> 8: value})
 
 
 def _operands(e: Expr) -> list[int]:
     """The nodes that a node refers to."""
     match e.op:
         case ExprOp.CONST | ExprOp.LOOPVAR | ExprOp.BOUNDVAR | ExprOp.SYMBOL | ExprOp.SHAPE:
+            return []
+        case ExprOp.SLOT:
             return []
         case ExprOp.LOAD:
             return [node for node in (e.b, e.c) if node != NONE]

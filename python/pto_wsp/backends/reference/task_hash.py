@@ -11,6 +11,7 @@ from pto_wsp.plan.hashing import (
     PATH,
     PROCESS,
     REPLICA,
+    SCALARS,
     TENSOR_WORDS,
     TENSORS,
 )
@@ -26,9 +27,10 @@ def task_words(task: Task, kernel_hash: int, path_hash: int) -> dict[int, int]:
         PATH: path_hash,
         PROCESS: 0,
         REPLICA: 0,
-        COUNTS: len(task.indices) | len(task.regions) << 32,
+        COUNTS: len(task.indices) | len(task.scalars) << 16 | len(task.regions) << 32,
     }
     words.update((INDICES + k, index) for k, index in enumerate(task.indices))
+    words.update((SCALARS + k, bits) for k, bits in enumerate(task.scalars))
     for p, region in enumerate(task.regions):
         first = TENSORS + TENSOR_WORDS * p
         words |= {first: region.tensor, first + 1: region.mode, first + 2: len(region.dims)}

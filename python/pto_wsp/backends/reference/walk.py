@@ -1,7 +1,9 @@
 """The walk of a plan: which tasks there are, in program order.
 
 Bodies run front to back, loops run through their values upwards. Loops that order their iterations
-and loops that do not are walked alike, for program order keeps every order there is.
+and loops that do not are walked alike, for program order keeps every order there is. Slots are
+variables of the walk; a SLOT_LOAD reads what the tasks before it have written, so whoever runs the
+tasks must do so before asking for the next one.
 """
 
 from __future__ import annotations
@@ -9,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.expr import INT64_MAX, Evaluator, ExprFault, Scope
+from pto_wsp.dtypes import DType
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import (
     NONE,
@@ -21,7 +26,10 @@ from pto_wsp.plan import (
     AxisKind,
     Entry,
     Instr,
+    Kernel,
     Op,
+    Param,
+    ParamKind,
     Section,
     Site,
     Tensor,
@@ -62,6 +70,7 @@ class Task:
     kernel: int
     indices: tuple[int, ...]
     regions: tuple[Region, ...]
+    scalars: tuple[int, ...] = ()  # as bits of their dtypes
 
 
 class Walk:
@@ -78,7 +87,9 @@ class Walk:
         self._accesses = plan.records(Access)
         self._access_dims = plan.records(AccessDim)
         self._tensors = plan.records(Tensor)
+        self._slots: dict[int, int] = {}
         self._next_task = 0
+        self.loads = 0
 
     def tasks(self) -> Iterator[Task]:
         """All tasks in program order."""
@@ -97,6 +108,31 @@ class Walk:
                     for value in self._range(instr.operand1, indices):
                         yield from self._block(pc + 1, (*indices, value))
                     pc = instr.operand2
+                case Op.SELECT:
+                    for value in self._range(instr.operand1, indices):
+                        self._check_column(instr.operand1, (*indices, value))
+                        yield from self._block(pc + 1, (*indices, value))
+                    pc = instr.operand2
+                case Op.LOOP_WHILE:
+                    limit = self._range(instr.operand1, indices)
+                    for value in self._while(pc, limit, indices):
+                        yield from self._block(pc + 2, (*indices, value))
+                    pc = instr.operand2
+                case Op.COND:
+                    other = self._code[instr.operand2]
+                    if self._condition(pc, Section.CODE, pc, indices):
+                        yield from self._block(pc + 2, indices)
+                    elif other.opcode == Op.ELSE:
+                        yield from self._block(instr.operand2 + 1, indices)
+                    pc = other.operand2 if other.opcode == Op.ELSE else instr.operand2
+                case Op.SLOT_SET:
+                    self._slots[instr.operand1] = self._control(
+                        instr.operand2, Section.CODE, pc, indices
+                    )
+                    pc += 1
+                case Op.SLOT_LOAD:
+                    self._slots[instr.operand1] = self._load(instr.operand2, pc + 1, indices)
+                    pc += 2
                 case Op.COMBINE | Op.SEQUENTIAL:
                     yield from self._block(pc + 1, indices)
                     pc = instr.operand2
@@ -110,7 +146,7 @@ class Walk:
         record = self._axes[axis]
         name = self._plan.string(record.name)
         try:
-            scope = Scope(indices)
+            scope = Scope(indices, self._slots)
             start = self._evaluator.value(record.start, scope)
             extent = self._evaluator.value(record.extent, scope)
         except ExprFault as fault:
@@ -122,6 +158,46 @@ class Walk:
         if extent > 0 and not self._evaluator.reads_loops((record.start, record.extent)):
             self._check_lengths(axis, name, start + extent)
         return range(start, start + extent)
+
+    def _while(self, pc: int, limit: range, indices: tuple[int, ...]) -> Iterator[int]:
+        """The iterations of a LOOP_WHILE; its condition is asked before each of them."""
+        axis = self._code[pc].operand1
+        value = limit.start
+        while self._condition(pc, Section.AXIS, axis, (*indices, value)):
+            if value == limit.stop:
+                name = self._plan.string(self._axes[axis].name)
+                message = f"loop_while {name!r} still holds after max_iterations={limit.stop}"
+                raise self._axis_error(axis, indices, message)
+            yield value
+            value += 1
+
+    def _condition(self, pc: int, section: Section, record: int, indices: tuple[int, ...]) -> bool:
+        """The EXT word behind an instruction."""
+        return bool(self._control(self._code[pc + 1].operand2, section, record, indices))
+
+    def _control(self, node: int, section: Section, record: int, indices: tuple[int, ...]) -> int:
+        """The value of an expression of control; the record is to blame if it has none."""
+        try:
+            return self._evaluator.value(node, Scope(indices, self._slots))
+        except ExprFault as fault:
+            at = f" at outer indices {list(indices)}" if indices else ""
+            raise ExecutionError(f"{fault}{at}", loc=self._plan.loc(section, record)) from None
+
+    def _check_column(self, axis: int, indices: tuple[int, ...]) -> None:
+        """Every column of a row exists, whether or not somebody reads it."""
+        self._control(self._axes[axis].value, Section.AXIS, axis, indices)
+
+    def _load(self, site: int, word: int, indices: tuple[int, ...]) -> int:
+        try:
+            region = self._region(self._code[word].operand2, Scope(indices, self._slots))
+        except ExprFault as fault:
+            raise self._task_error(site, indices, fault) from None
+        self.loads += 1
+        value = int(self._bound.tensors[region.tensor][tuple(dim.start for dim in region.dims)])
+        if value > INT64_MAX:
+            fault = ExprFault("control reads a value beyond 64 signed bits")
+            raise self._task_error(site, indices, fault)
+        return value
 
     def _check_lengths(self, axis: int, name: str, iterations: int) -> None:
         """Ragged axes below this loop have one length per iteration, no more and no fewer."""
@@ -139,21 +215,34 @@ class Walk:
     def _task(self, site: int, indices: tuple[int, ...]) -> Task:
         record = self._sites[site]
         words = self._code[record.pc + 1 : record.pc + 1 + self._code[record.pc].operand1]
-        scope = Scope(indices)
+        scope = Scope(indices, self._slots)
         try:
             regions = tuple(
                 self._region(word.operand2, scope) for word in words if word.opcode in REGION_WORDS
             )
+            nodes = [word.operand2 for word in words if word.opcode == Op.SCALAR]
+            scalars = self._scalars(record.kernel, nodes, scope)
         except ExprFault as fault:
-            name = self._plan.kernel_names[record.kernel]
-            raise ExecutionError(
-                f"{fault} in {call_text(name, indices)}",
-                loc=self._plan.loc(Section.SITE, site),
-                why=fault.why,
-            ) from None
-        task = Task(self._next_task, site, record.kernel, indices, regions)
+            raise self._task_error(site, indices, fault) from None
+        task = Task(self._next_task, site, record.kernel, indices, regions, scalars)
         self._next_task += 1
         return task
+
+    def _scalars(self, kernel: int, nodes: list[int], scope: Scope) -> tuple[int, ...]:
+        if not nodes:
+            return ()
+        record = self._plan.records(Kernel)[kernel]
+        params = self._plan.records(Param)[record.params : record.params + record.num_params]
+        dtypes = [DType(param.dtype) for param in params if param.kind == ParamKind.SCALAR]
+        values = [self._evaluator.value(node, scope) for node in nodes]
+        return tuple(scalar_bits(d, v) for d, v in zip(dtypes, values, strict=True))
+
+    def _task_error(self, site: int, indices: tuple[int, ...], fault: ExprFault) -> ExecutionError:
+        return ExecutionError(
+            f"{fault} in {call_text(self._plan.site_name(site), indices)}",
+            loc=self._plan.loc(Section.SITE, site),
+            why=fault.why,
+        )
 
     def _region(self, access: int, scope: Scope) -> Region:
         record = self._accesses[access]
@@ -192,6 +281,19 @@ def _problem(dim: DimRange, length: int) -> str | None:
     if dim.extent > 0 and not 0 <= dim.start <= last < length:
         return f"elements {dim.start} to {last} of {{}} are outside its extent {length}"
     return None
+
+
+def scalar_bits(dtype: DType, value: int) -> int:
+    """A value of an expression as the bits of a scalar argument; those of a floating-point one are
+    the bits of a double."""
+    if dtype in (DType.F64, DType.F32):
+        number = np.frombuffer(value.to_bytes(8, "little", signed=True), np.float64)
+        with np.errstate(over="ignore"):
+            return int.from_bytes(number.astype(dtype.numpy).tobytes(), "little")
+    info = np.iinfo(np.uint8 if dtype is DType.BOOL else dtype.numpy)
+    if not info.min <= value <= (1 if dtype is DType.BOOL else info.max):
+        raise ExprFault(f"a scalar argument is {value}, which its type does not hold")
+    return value % (1 << 8 * dtype.size)
 
 
 def call_text(kernel: str, indices: tuple[int, ...]) -> str:

@@ -1,0 +1,244 @@
+"""What axes and arrays are inside a workload: their parameters as the traced function sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from pto_wsp import ir, srcloc
+from pto_wsp.errors import CompileError
+from pto_wsp.frontend.axes import AnyAxis, Dense, DenseDyn, Ragged, Sparse, Tiled
+from pto_wsp.frontend.refusal import (
+    ARITHMETIC,
+    COMPARISONS,
+    CONVERSIONS,
+    EQUALITY,
+    ITERATION,
+    TRUTH,
+    UNTRACED_ARITHMETIC,
+    refuse,
+)
+from pto_wsp.frontend.scalar_expr import (
+    SymInt,
+    as_int,
+    as_symint,
+    atom,
+    is_integer,
+    minimum,
+    poly_expr,
+)
+from pto_wsp.frontend.tensor import Tensor
+from pto_wsp.frontend.trace import OpenLoop, Tracer, current
+
+if TYPE_CHECKING:
+    from pto_wsp.srcloc import SrcLoc
+
+
+def element(array: str, index: object, rank: int = 1) -> SymInt:
+    """array[index] or array[i, j], for control."""
+    tracer = current(f"{array}[...]")
+    given = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
+    if len(given) != rank:
+        raise CompileError(
+            f"{array} is indexed with {len(given)} indices",
+            loc=srcloc.here(),
+            why=f"it has {rank} dimension{'s' if rank > 1 else ''}, and control reads one element",
+            fix=f"write {array}[{', '.join('ij'[:rank])}]",
+        )
+    places = [_place(array, each) for each in given]
+    load = ir.ArrayLoad(array, *(poly_expr(place) for place in places))
+    scopes = frozenset[object]().union(*(place.scopes for place in places))
+    return atom(load, tracer.scope, *scopes)  # pyright: ignore[reportArgumentType]
+
+
+def _place(array: str, index: object) -> SymInt:
+    number = as_int(index)
+    if number is not None and number < 0:
+        raise CompileError(
+            f"{array}[{index}] cannot be traced",
+            loc=srcloc.here(),
+            why="the length of an array may change from run to run, so there is no counting from "
+            "its end",
+            fix="use an index of at least 0",
+        )
+    if not is_integer(index):
+        raise CompileError(
+            f"{array} is indexed with {type(index).__name__}",
+            loc=srcloc.here(),
+            why="control reads one element at a time",
+            fix=f"write {array}[i] with a loop variable, an integer or an expression of them",
+        )
+    return as_symint(index)
+
+
+@refuse(
+    ARITHMETIC,
+    UNTRACED_ARITHMETIC,
+    COMPARISONS,
+    EQUALITY,
+    CONVERSIONS,
+    TRUTH,
+    ITERATION,
+    message="a workload's array has no values while it is traced ({op})",
+    why="the array is bound at execute, and may be another one in each run",
+    fix="read one element, lens[i], as an index or as an extent: P(lens[i])",
+)
+class ArrayParam:
+    """An array parameter inside a workload: `lens[i]` and `table[i, j]` are symbolic integers."""
+
+    __slots__ = ("name", "rank")
+
+    def __init__(self, name: str, rank: int = 1) -> None:
+        self.name = name
+        self.rank = rank
+
+    def __getitem__(self, index: object) -> SymInt:
+        return element(self.name, index, self.rank)
+
+    def __repr__(self) -> str:
+        return f"<array {self.name}>"
+
+
+class Row:
+    """One row of a sparse axis, for P.sel."""
+
+    __slots__ = ("index", "param")
+
+    def __init__(self, param: AxisParam, index: SymInt) -> None:
+        self.param = param
+        self.index = index
+
+
+@refuse(
+    ARITHMETIC,
+    UNTRACED_ARITHMETIC,
+    COMPARISONS,
+    EQUALITY,
+    CONVERSIONS,
+    TRUTH,
+    ITERATION,
+    message="an axis is not a number or a sequence ({op})",
+    why="its extent is bound at execute",
+    fix="loop over it with `for i in P(axis)`; pass sizes that are constants as plain integers",
+)
+class AxisParam:
+    """An axis parameter inside a workload. `toks[b]` is the length of row b of a ragged one,
+    `routing[b]` the row of a sparse one for P.sel, and `routing.pos` the place in that row."""
+
+    __slots__ = ("axis", "key", "name", "names")
+
+    def __init__(
+        self,
+        name: str,
+        axis: AnyAxis,
+        names: dict[str, str] | None = None,
+        key: AnyAxis | None = None,
+    ) -> None:
+        self.name = name
+        self.axis = axis
+        self.key = axis if key is None else key  # the user's object, to which other axes refer
+        # The symbols of its parts, where one name is not enough: "indices", "extent", "size".
+        self.names = names or {}
+
+    def __getitem__(self, index: object) -> SymInt | Row:
+        match self.axis:
+            case Ragged(lengths=Tensor() as lengths):
+                return as_symint(lengths[index])
+            case Ragged(outer=outer):
+                return element(self.name, index, 2 if isinstance(outer, Ragged) else 1)
+            case Sparse():
+                return Row(self, _place(self.name, index))
+            case Tiled():
+                raise self._indexed("its tiles are numbered", f"P({self.name})")
+            case _:
+                raise self._indexed(f"{self.axis!r} has one extent", f"P({self.name})")
+
+    @property
+    def pos(self) -> SymInt:
+        """The place in its row at which the innermost P.sel over this axis stands."""
+        for loop in reversed(current(f"{self.name}.pos").loops):
+            if loop.axis is self.key:
+                return loop.variable
+        raise CompileError(
+            f"{self.name}.pos outside a loop over it",
+            loc=srcloc.here(),
+            why="it is the place in a row of the P.sel loop around",
+            fix=f"write it inside `for e in P.sel({self.name}[b])`",
+        )
+
+    def _indexed(self, why: str, fix: str) -> CompileError:
+        return CompileError(
+            f"axis {self.name} is indexed",
+            loc=srcloc.here(),
+            why=why,
+            fix=f"write {fix}; Ragged and Sparse axes have rows",
+        )
+
+    def __repr__(self) -> str:
+        return f"<axis {self.name}: {self.axis!r}>"
+
+
+class TileVar(SymInt):
+    """The number of a tile. `start` and `stop` bound its elements, `slice` is both, `size` their
+    number; the last tile is shorter unless the axis pads it."""
+
+    __slots__ = ("size", "start", "stop")
+
+    def __init__(self, number: SymInt, size: SymInt, extent: SymInt, *, padded: bool) -> None:
+        super().__init__(number.polynomial, number.scopes)
+        self.start = self * size
+        self.stop = self.start + size if padded else minimum(self.start + size, extent)
+        self.size = self.stop - self.start
+
+    @property
+    def slice(self) -> slice[SymInt, SymInt, None]:
+        return slice(self.start, self.stop)
+
+
+def tile_count(extent: SymInt, size: SymInt) -> SymInt:
+    """How many tiles cover an extent."""
+    return (extent + size - 1) // size
+
+
+def extent_of(tracer: Tracer, param: AxisParam, loc: SrcLoc | None) -> SymInt:
+    """The extent of an axis at this place."""
+    match param.axis:
+        case Dense(extent=extent):
+            return as_symint(extent)
+        case DenseDyn():
+            return atom(ir.SymbolRef(param.name), tracer.scope)
+        case Ragged():
+            rows = [loop.variable for loop in row_loops(tracer, param.name, param.axis, loc)]
+            length = param[tuple(rows) if len(rows) > 1 else rows[0]]
+            assert isinstance(length, SymInt)
+            return length
+        case Tiled(axis=inner, size=size):
+            whole = extent_of(tracer, AxisParam(param.names["extent"], inner), loc)
+            return tile_count(whole, tile_size(tracer, param, size))
+        case Sparse():
+            raise CompileError(
+                f"P({param.name}) over a sparse axis",
+                loc=loc,
+                why="its rows have columns, which P.sel gives",
+                fix=f"write `for e in P.sel({param.name}[b])`",
+            )
+
+
+def tile_size(tracer: Tracer, param: AxisParam, size: int | DenseDyn) -> SymInt:
+    if isinstance(size, DenseDyn):
+        return atom(ir.SymbolRef(param.names["size"]), tracer.scope)
+    return as_symint(size)
+
+
+def row_loops(tracer: Tracer, name: str, axis: Ragged, loc: SrcLoc | None) -> list[OpenLoop]:
+    """The innermost open loops over the axes around a ragged one, outermost first."""
+    outer = axis.outer
+    for loop in reversed(tracer.loops):
+        if loop.axis is outer:
+            around = row_loops(tracer, name, outer, loc) if isinstance(outer, Ragged) else []
+            return [*around, loop]
+    raise CompileError(
+        f"ragged axis {name} outside a loop over its outer axis",
+        loc=loc,
+        why=f"its extent is one of the lengths, chosen by the index of {outer!r}",
+        fix=f"loop over the outer axis first, or name the row: P({name}[b])",
+    )
