@@ -294,6 +294,7 @@ bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
   ranges_[level] = Interval{start.lo, start.hi + extent.hi - 1};
   if (extent.hi <= 0) ranges_[level] = Interval{0, -1};
   loop.value = a.value;
+  loop.repeats = static_cast<Op>(instr.opcode) == Op::LOOP_WHILE;
   if (static_cast<Op>(instr.opcode) == Op::SELECT) {
     const BoundArray& indices = out_.arrays_[a.indices];
     columns_[level] = Interval{indices.min, indices.max};
@@ -307,7 +308,7 @@ bool Binder::check_ragged(const Axis& a) {
   if (static_cast<AxisKind>(a.kind) != AxisKind::RAGGED) return true;
   if (a.lengths == kNone || a.parent == kNone) return true;
   const BoundLoop& parent = out_.loops_[a.parent];
-  if (!parent.start.constant() || !parent.extent.constant()) return true;
+  if (!parent.start.constant() || !parent.extent.constant() || parent.repeats) return true;
   const i64 needed = parent.start.form.base + parent.extent.form.base;
   const i64 there = out_.arrays_[a.lengths].shape[0];
   if (needed == there) return true;

@@ -46,7 +46,7 @@ class NativeProgram:
     def set_native_kernel(self, kernel: int, address: int) -> None:
         """Machine code of the signature ptowsp_kernel_fn."""
 
-    def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], tuple[int, ...]], None]) -> None:
+    def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], list[int]], None]) -> None:
         """A function of the views and the loop indices of a task."""
 
     def start(self, bindings: Sequence[tuple[int, int, object, bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:

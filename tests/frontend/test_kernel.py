@@ -17,6 +17,7 @@ from pto_wsp import (
     Out,
     P,
     Tensor,
+    Tile,
     TypeCheckError,
     ir,
     kernel,
@@ -179,7 +180,7 @@ def test_annotations_may_need_the_function_around() -> None:
     ):
         pass
 
-    assert [param.mode for param in local.params] == [ir.Mode.IN, ir.Mode.INOUT, ir.Mode.OUT]
+    assert [str(param) for param in local.params] == ["a: in", "b: inout", "c: out"]
 
 
 def test_annotations_may_be_objects() -> None:
@@ -187,7 +188,7 @@ def test_annotations_may_be_objects() -> None:
         pass
 
     plain.__annotations__ = {"a": In[Tensor], "b": Out[Tensor]}
-    assert [param.mode for param in kernel(plain).params] == [ir.Mode.IN, ir.Mode.OUT]
+    assert [str(param) for param in kernel(plain).params] == ["a: in", "b: out"]
 
 
 # --- definitions that are refused ---------------------------------------------------------------
@@ -217,11 +218,18 @@ def test_refuses_parameters_without_a_meaning(refused: Refused) -> None:
 
     def unknown() -> None:
         @kernel
-        def k(a: In[Tile]):  #!  # pyright: ignore[reportUndefinedVariable]  # noqa: F821
+        def k(a: In[Nothing]):  #!  # pyright: ignore[reportUndefinedVariable]  # noqa: F821
             pass
 
-    error = refused(unknown, "kernel k: parameter a: In[Tile] cannot be evaluated")
-    assert error.why == "name 'Tile' is not defined"
+    error = refused(unknown, "kernel k: parameter a: In[Nothing] cannot be evaluated")
+    assert error.why == "name 'Nothing' is not defined"
+
+    def bare_tile() -> None:
+        @kernel
+        def k(a: In[Tile]):  #!
+            pass
+
+    refused(bare_tile, "kernel k: parameter a is annotated In[Tile]")
 
     def default() -> None:
         @kernel

@@ -46,6 +46,15 @@ directives = st.one_of(
 )
 
 
+_SCALARS = (
+    ir.ScalarDecl("s", DType.I64),
+    ir.ConstexprDecl("c", DType.F64, 1.5),
+    ir.ScalarDecl("t", DType.BOOL),
+    ir.ConstexprDecl("k", DType.I64, -3),
+    ir.ScalarDecl("u", DType.F32),
+)
+
+
 @dataclass(frozen=True)
 class Case:
     """A well-formed module and something to run it with."""
@@ -61,11 +70,14 @@ class _Maker:
     draw: st.DrawFn
     names: list[str]
     loops: list[str] = field(default_factory=list)
-    kernels: dict[tuple[ir.ParamDecl, ...], ir.KernelDecl] = field(default_factory=dict)
+    sparse: list[str] = field(default_factory=list)  # loops that have a column
+    slots: list[str] = field(default_factory=list)
+    kernels: dict[tuple[ir.AnyParam, ...], ir.KernelDecl] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.extents = [self.name(), self.name()]
         self.lengths, self.offsets = self.name(), self.name()
+        self.indptr, self.columns = self.name(), self.name()
         # Regions never lie in the first tensor, so that its shape can be chosen beforehand.
         self.shaped = self.name()
         self.tensors = [
@@ -96,6 +108,10 @@ class _Maker:
     # --- expressions; all values are small and not negative ---
 
     def atom(self) -> Expr:
+        if self.sparse and self.draw(st.booleans()):
+            return ir.Column(self.pick(*self.sparse))
+        if self.slots and self.draw(st.booleans()):
+            return ir.SlotRef(self.pick(*self.slots))
         if self.loops and self.often():
             return ir.LoopVar(self.pick(*self.loops))
         return self.make(
@@ -108,7 +124,11 @@ class _Maker:
         if depth == 0 or self.draw(st.booleans()):
             return self.atom()
         lhs = self.expr(depth - 1)
-        match self.pick("+", "-", "*", "//", "%", "min", "max", "load"):
+        match self.pick("+", "-", "*", "//", "%", "min", "max", "load", "select", "reduce"):
+            case "select":
+                return ir.Select(self.condition(depth - 1), lhs, self.expr(depth - 1))
+            case "reduce":
+                return self.reduction(lhs)
             case "-":
                 rhs = self.expr(depth - 1)
                 return ir.Binary(BinaryOp.MAX, ir.Binary(BinaryOp.SUB, lhs, rhs), Const(0))
@@ -121,6 +141,38 @@ class _Maker:
             case op:
                 return self.swapped(BinaryOp(op), lhs, self.expr(depth - 1))
 
+    def reduction(self, lhs: Expr) -> Expr:
+        """Over a short range; its variable stands inside the body only."""
+        x = ir.BoundVar(0)
+        short = ir.Binary(BinaryOp.MIN, self.atom(), Const(3))
+        match self.pick("sum", "largest", "any", "search"):
+            case "sum":
+                body = ir.Binary(BinaryOp.ADD, x, self.atom())
+                total = ir.Reduce(ir.ReduceOp.SUM, 0, Const(0), short, body)
+                return ir.Binary(BinaryOp.MIN, total, Const(4))
+            case "largest":
+                most = ir.Reduce(ir.ReduceOp.MAX, 0, Const(0), short, self.load(x))
+                return ir.Binary(BinaryOp.MAX, most, Const(0))
+            case "any":
+                test = ir.Binary(BinaryOp.EQ, self.load(x), Const(2))
+                either = ir.Reduce(
+                    self.pick(ir.ReduceOp.ANY, ir.ReduceOp.ALL), 0, Const(0), short, test
+                )
+                return ir.Select(either, Const(1), self.atom())
+            case _:
+                return ir.Search(0, Const(0), short, ir.Binary(BinaryOp.GE, x, self.atom()))
+
+    def condition(self, depth: int = 1) -> Expr:
+        match self.pick("compare", "compare", "and", "not") if depth > 0 else "compare":
+            case "and":
+                op = self.pick(BinaryOp.AND, BinaryOp.OR)
+                return ir.Binary(op, self.condition(depth - 1), self.condition(depth - 1))
+            case "not":
+                return ir.Not(self.condition(depth - 1))
+            case _:
+                op = self.pick(*sorted(ir.COMPARISONS, key=lambda op: op.value))
+                return ir.Binary(op, self.expr(depth), self.atom())
+
     def swapped(self, op: BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
         return ir.Binary(op, lhs, rhs) if self.draw(st.booleans()) else ir.Binary(op, rhs, lhs)
 
@@ -132,7 +184,10 @@ class _Maker:
 
     def body(self, depth: int, smallest: int = 0) -> ir.Body:
         size = self.pick(1, 2) if smallest or self.often() or self.often() else 0
-        return tuple(self.stmt(depth) for _ in range(size))
+        known = len(self.slots)
+        body = tuple(self.stmt(depth) for _ in range(size))
+        del self.slots[known:]
+        return body
 
     def size(self) -> int:
         """A small extent, seldom 0."""
@@ -141,7 +196,17 @@ class _Maker:
     def stmt(self, depth: int) -> ir.Stmt:
         if depth == 0:
             return self.call()
-        match self.pick("loop", "loop", "loop", "call", "combine", "sequential"):
+        match self.pick(
+            "loop", "loop", "loop", "call", "combine", "sequential", "when", "set", "while"
+        ):
+            case "when":
+                then = self.body(depth - 1, smallest=1)
+                other = self.body(depth - 1)
+                return ir.Cond(self.condition(), then, other, self.draw(locs))
+            case "set":
+                return self.set_slot()
+            case "while":
+                return self.repeat(depth - 1)
             case "loop":
                 return self.loop(depth - 1)
             case "call":
@@ -151,14 +216,33 @@ class _Maker:
             case _:
                 return ir.Sequential(self.parts(depth - 1), self.draw(locs))
 
+    def set_slot(self) -> ir.SlotSet:
+        value = ir.Binary(BinaryOp.MIN, self.expr(), Const(3))
+        slot = self.pick(*self.slots) if self.slots and self.draw(st.booleans()) else self.name()
+        if slot not in self.slots:
+            self.slots.append(slot)
+        return ir.SlotSet(slot, value, self.draw(locs))
+
+    def repeat(self, depth: int) -> ir.While:
+        var = self.name()
+        below = ir.Binary(BinaryOp.LT, ir.LoopVar(var), Const(self.size()))
+        condition = self.pick(below, ir.Binary(BinaryOp.AND, below, self.condition()))
+        limit = ir.Binary(BinaryOp.ADD, self.atom(), Const(4))
+        self.loops.append(var)
+        body = self.body(depth)
+        self.loops.pop()
+        return ir.While(var, self.pick(var, "loop"), condition, limit, body, self.draw(locs))
+
     def parts(self, depth: int) -> tuple[ir.Body, ...]:
         return tuple(self.body(depth, smallest=1) for _ in range(self.pick(1, 2, 3)))
 
     def loop(self, depth: int) -> ir.Loop:
-        kinds = [k for k in ir.AxisKind if self.loops or k is not ir.AxisKind.RAGGED]
+        rows = (ir.AxisKind.RAGGED, ir.AxisKind.SPARSE)
+        kinds = [k for k in ir.AxisKind if self.loops or k not in rows]
         kind = self.pick(*kinds)
         start: Expr = Const(0) if self.often() else self.const(0, 2)
-        lengths = parent = None
+        lengths = parent = indices = tile = None
+        order = self.pick(*ir.Order)
         match kind:
             case ir.AxisKind.DENSE:
                 extent: Expr = Const(self.size())
@@ -168,6 +252,17 @@ class _Maker:
             case ir.AxisKind.RAGGED:
                 lengths, parent = self.lengths, self.pick(*self.loops)
                 extent = ir.ArrayLoad(lengths, ir.LoopVar(parent))
+            case ir.AxisKind.SPARSE:
+                lengths, indices, parent = self.indptr, self.columns, self.pick(*self.loops)
+                row, start, order = ir.LoopVar(parent), Const(0), ir.Order.PARALLEL
+                end = ir.ArrayLoad(lengths, ir.Binary(BinaryOp.ADD, row, Const(1)))
+                extent = ir.Binary(BinaryOp.SUB, end, ir.ArrayLoad(lengths, row))
+            case ir.AxisKind.TILED:
+                tile = self.const(1, 3)
+                whole = ir.Binary(BinaryOp.ADD, ir.SymbolRef(self.pick(*self.extents)), tile)
+                extent = ir.Binary(
+                    BinaryOp.FLOORDIV, ir.Binary(BinaryOp.SUB, whole, Const(1)), tile
+                )
             case ir.AxisKind.EXPR:
                 start = self.atom()
                 length = self.expr()
@@ -176,24 +271,44 @@ class _Maker:
                 extent = ir.Binary(BinaryOp.MIN, length, Const(3))
         var = self.name()
         axis = self.pick(var, "axis", "in")
-        order = self.pick(*ir.Order)
         self.loops.append(var)
+        if indices is not None:
+            self.sparse.append(var)
         body = self.body(depth)
         self.loops.pop()
-        loc = self.draw(locs)
-        return ir.Loop(var, axis, kind, order, start, extent, body, lengths, parent, loc)
+        if indices is not None:
+            self.sparse.pop()
+        loc, padded = self.draw(locs), tile is not None and self.draw(st.booleans())
+        return ir.Loop(
+            *(var, axis, kind, order, start, extent, body, lengths, parent, loc),
+            *(indices, tile, padded),
+        )
 
     def call(self) -> ir.Call:
         count = self.pick(1, 2, 3, 0)
         regions = tuple(self.region(self.pick(*self.tensors)) for _ in range(count))
-        params = tuple(self.param(f"p{number}", region) for number, region in enumerate(regions))
+        params: tuple[ir.AnyParam, ...] = tuple(
+            self.param(f"p{number}", region) for number, region in enumerate(regions)
+        )
+        args: tuple[ir.Argument, ...] = regions
+        if self.draw(st.booleans()):
+            params = (*params, *self.pick(_SCALARS, _SCALARS[:1], _SCALARS[1:]))
+            args = (*args, *self.scalars(params))
         if params not in self.kernels:
             self.kernels[params] = self.kernel(params)
         indices = self.make(
             lambda: tuple(ir.LoopVar(v) for v in self.loops),
             lambda: tuple(self.expr(1) for _ in range(self.pick(0, 1, 2))),
         )
-        return ir.Call(self.kernels[params].name, indices, regions, self.draw(locs))
+        return ir.Call(self.kernels[params].name, indices, args, self.draw(locs))
+
+    def scalars(self, params: tuple[ir.AnyParam, ...]) -> tuple[Expr, ...]:
+        values = {
+            DType.I64: self.expr,
+            DType.BOOL: self.condition,
+            DType.F32: lambda: ir.FloatConst(ir.float_bits(0.5)),
+        }
+        return tuple(values[p.dtype]() for p in params if isinstance(p, ir.ScalarDecl))
 
     def region(self, tensor: ir.TensorDecl) -> ir.Region:
         return ir.Region(tensor.name, tuple(self.dim() for _ in range(tensor.rank)))
@@ -215,7 +330,7 @@ class _Maker:
         rank = sum(not d.dropped for d in region.dims)
         return ir.ParamDecl(name, self.pick(*ir.Mode), dtype, rank)
 
-    def kernel(self, params: tuple[ir.ParamDecl, ...]) -> ir.KernelDecl:
+    def kernel(self, params: tuple[ir.AnyParam, ...]) -> ir.KernelDecl:
         name, loc = self.name(), self.draw(locs)
         if self.draw(st.booleans()):
             return ir.KernelDecl(name, params, ir.BodyForm.PYTHON, f"module.{name}", (), loc)
@@ -235,6 +350,8 @@ class _Maker:
             ),
             ir.SymbolDecl(self.lengths, ir.SymbolKind.ARRAY, self.pick(DType.I32, DType.I64)),
             ir.SymbolDecl(self.offsets, ir.SymbolKind.ARRAY, self.pick(DType.U8, DType.I64)),
+            ir.SymbolDecl(self.indptr, ir.SymbolKind.ARRAY),
+            ir.SymbolDecl(self.columns, ir.SymbolKind.ARRAY, DType.I16),
         )
         module = ir.Module(
             self.name(),
@@ -252,7 +369,12 @@ class _Maker:
         arrays = {
             self.lengths: self.draw(pattern) * (ARRAY_LENGTH // 8),
             self.offsets: self.draw(pattern) * (ARRAY_LENGTH // 8),
+            self.columns: self.draw(pattern) * (2 * ARRAY_LENGTH // 8),
         }
+        rows = self.draw(pattern)
+        arrays[self.indptr] = [0]
+        for row in range(ARRAY_LENGTH):
+            arrays[self.indptr].append(min(arrays[self.indptr][-1] + rows[row % 8], 120))
         shaped = {self.shaped: (self.size(), self.size())}
         bound = Bindings(extents, arrays, shaped)
         shapes = {t.name: [0] * t.rank for t in self.tensors}
@@ -280,22 +402,33 @@ any_exprs: st.SearchStrategy[Expr] = st.recursive(
         st.builds(ir.LoopVar, any_names),
         st.builds(ir.SymbolRef, any_names),
         st.builds(ir.ShapeOf, any_names, any_ints),
+        st.builds(ir.Column, any_names),
+        st.builds(ir.SlotRef, any_names),
+        st.builds(ir.BoundVar, any_ints),
+        st.builds(ir.FloatConst, st.integers(0, 2**64 - 1)),
     ),
-    lambda inner: (
-        st.builds(ir.ArrayLoad, any_names, inner)
-        | st.builds(ir.Binary, st.sampled_from(BinaryOp), inner, inner)
+    lambda inner: st.one_of(
+        st.builds(ir.ArrayLoad, any_names, inner, st.none() | inner),
+        st.builds(ir.Binary, st.sampled_from(BinaryOp), inner, inner),
+        st.builds(ir.Not, inner),
+        st.builds(ir.Select, inner, inner, inner),
+        st.builds(ir.Reduce, st.sampled_from(ir.ReduceOp), any_ints, inner, inner, inner),
+        st.builds(ir.Search, any_ints, inner, inner, inner),
     ),
     max_leaves=8,
 )
 any_dims = st.builds(ir.DimSlice, any_exprs, any_exprs, any_exprs, st.booleans())
-any_calls = st.builds(
-    ir.Call,
-    any_names,
-    st.lists(any_exprs, max_size=2).map(tuple),
-    st.lists(
-        st.builds(ir.Region, any_names, st.lists(any_dims, max_size=2).map(tuple)), max_size=2
-    ).map(tuple),
-    locs,
+any_regions = st.builds(ir.Region, any_names, st.lists(any_dims, max_size=2).map(tuple))
+any_calls = st.one_of(
+    st.builds(
+        ir.Call,
+        any_names,
+        st.lists(any_exprs, max_size=2).map(tuple),
+        st.lists(any_regions | any_exprs, max_size=2).map(tuple),
+        locs,
+    ),
+    st.builds(ir.SlotSet, any_names, any_exprs, locs),
+    st.builds(ir.SlotLoad, any_names, any_regions, locs),
 )
 
 
@@ -313,7 +446,12 @@ def _any_compound(body: st.SearchStrategy[ir.Body]) -> st.SearchStrategy[ir.Body
         st.none() | any_names,
         st.none() | any_names,
         locs,
+        st.none() | any_names,
+        st.none() | any_exprs,
+        st.booleans(),
     )
+    loop |= st.builds(ir.While, any_names, any_names, any_exprs, any_exprs, body, locs)
+    loop |= st.builds(ir.Cond, any_exprs, body, body, locs)
     stmt = loop | st.builds(ir.Combine, parts, locs) | st.builds(ir.Sequential, parts, locs)
     return st.lists(stmt | any_calls, max_size=3).map(tuple)
 
@@ -330,10 +468,16 @@ def wild_modules() -> st.SearchStrategy[ir.Module]:
         any_names,
         st.sampled_from(ir.SymbolKind),
         any_dtypes,
-        st.none() | any_ints,
+        st.none() | any_ints | st.floats(allow_nan=False),
         locs,
+        any_ranks,
     )
-    param = st.builds(ir.ParamDecl, any_names, st.sampled_from(ir.Mode), any_dtypes, any_ranks)
+    sizes = st.none() | st.lists(any_ints, max_size=2).map(tuple)
+    param = st.one_of(
+        st.builds(ir.ParamDecl, any_names, st.sampled_from(ir.Mode), any_dtypes, any_ranks, sizes),
+        st.builds(ir.ScalarDecl, any_names, any_dtypes),
+        st.builds(ir.ConstexprDecl, any_names, any_dtypes, any_ints | st.floats(allow_nan=False)),
+    )
     kernel = st.builds(
         ir.KernelDecl,
         any_names,

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from pto_wsp import ir
 from pto_wsp.ir import Binary, BinaryOp, Const, LoopVar, SymbolRef
-from tests.ir.interpreter import tasks
+from tests.ir.interpreter import Values, tasks
 from tests.ir.samples import SAMPLES, add, at, dense, dyn, mul, ragged
 from tests.ir.strategies import Case, any_exprs, cases
 
@@ -162,11 +162,13 @@ def test_substitution_keeps_the_tasks(case: Case) -> None:
             continue
         fixed = ir.substitute(stmt.body, {stmt.var: Const(1)})
         assert stmt.var not in ir.free_vars(fixed)
+        slots = {s.slot: 2 for s in ir.walk(case.module.body) if isinstance(s, ir.SlotSet)}
+        inside = Values({stmt.var: 1}, slots=dict(slots))
         expected = [
             replace(task, loop_indices=task.loop_indices[1:])
-            for task in tasks(stmt.body, case.bindings, {stmt.var: 1})
+            for task in tasks(stmt.body, case.bindings, inside)
         ]
-        assert list(tasks(fixed, case.bindings)) == expected
+        assert list(tasks(fixed, case.bindings, Values(slots=slots))) == expected
 
 
 def test_operands() -> None:

@@ -118,7 +118,12 @@ KERNEL = 'kernel k(a: in f32[]) python "k"'
         ("modul m", "expected 'module', found modul", 1, 1),
         ("module in", "'in' is a keyword and cannot be a name", 1, 8),
         ("module m\nthing", "expected 'symbol', 'tensor', 'kernel' or 'body', found thing", 2, 1),
-        ("module m\n  symbol n: size", "expected one of extent, array, tensor, found size", 2, 13),
+        (
+            "module m\n  symbol n: size",
+            "expected one of extent, scalar, array, tensor, found size",
+            2,
+            13,
+        ),
         ("module m symbol n: array f33", "expected a dtype such as f32, found f33", 1, 26),
         ("module m symbol n: extent =", "expected an integer, found the end of the text", 1, 28),
         ("module m tensor X: f32[:, 2]", "expected ':', found 2", 1, 27),

@@ -46,6 +46,10 @@ BASE = ir.Module(
 )
 
 
+ALWAYS = Binary(BinaryOp.EQ, Const(0), Const(0))
+SET = ir.SlotSet("s", Const(1), HERE)
+
+
 def declare(*decls: ir.SymbolDecl | ir.TensorDecl | ir.KernelDecl) -> ir.Module:
     """The base module with more declarations."""
     return replace(
@@ -210,7 +214,57 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ("parameter 'x' of kernel 'g' has rank 9", kernel(params=(replace(PARAM, rank=9),))),
     ("parameter 'x' of kernel 'g' is declared twice", kernel(params=(PARAM, PARAM))),
     ("an empty parameter name", kernel(params=(replace(PARAM, name=""),))),
-    ("kernel 'g' has 65 parameters", many_params(65)),
+    ("kernel 'g' has 65 tensor parameters", many_params(65)),
+    (
+        "kernel 'g' has 33 scalar parameters",
+        kernel(params=tuple(ir.ScalarDecl(f"s{k}", DType.I64) for k in range(33))),
+    ),
+    (
+        "parameter 'x' of kernel 'g' has a shape of another rank",
+        kernel(params=(replace(PARAM, shape=(4,)),)),
+    ),
+    (
+        "constexpr 'c' of kernel 'g' is not f64",
+        kernel(params=(ir.ConstexprDecl("c", DType.F64, 1),)),
+    ),
+    # control
+    ("a condition without a body", body(ir.Cond(ALWAYS, (), (), HERE))),
+    ("the condition 1 is not boolean", body(ir.Cond(Const(1), (SET,), (), HERE))),
+    ("the condition i is not boolean", body(ir.While("i", "i", LoopVar("i"), Const(1), (), HERE))),
+    (
+        "the limit of 'i' is no integer",
+        body(ir.While("i", "i", ALWAYS, ir.FloatConst(0), (), HERE)),
+    ),
+    ("slot 's' gets a value that is no integer", body(ir.SlotSet("s", ALWAYS, HERE))),
+    ("an empty slot name", body(ir.SlotSet("", Const(1), HERE))),
+    (
+        "slot 's' is loaded from a region of several elements",
+        body(ir.SlotLoad("s", ir.Region("X", (part(0, 2),)), HERE)),
+    ),
+    (
+        "slot 's' is loaded from 'X', which is f32",
+        body(ir.SlotLoad("s", ir.Region("X", (at(0),)), HERE)),
+    ),
+    ("slot 's' has no value here", body(replace(SET, value=ir.SlotRef("s")))),
+    ("the column of 'i', which is no sparse loop around here", index(ir.Column("i"))),
+    ("variable 0 of no reduction or search around it", index(ir.BoundVar(0))),
+    (
+        "a reduction or search of level 1 inside 0",
+        index(ir.Search(1, Const(0), Const(1), ALWAYS)),
+    ),
+    (
+        "0 == 0 is boolean where integer is wanted",
+        index(Binary(BinaryOp.ADD, ALWAYS, Const(1))),
+    ),
+    ("tiled axis 'rows' has no tile size", loop(kind=AxisKind.TILED)),
+    ("dense_dyn axis 'rows' has a tile size", loop(tile=Const(1))),
+    ("dense_dyn axis 'rows' has column indices", loop(indices="lens")),
+    ("sparse axis 'rows' lacks indptr, indices or the row", loop(kind=AxisKind.SPARSE)),
+    ("array 's' has rank 3", symbol(kind=ir.SymbolKind.ARRAY, rank=3)),
+    (
+        "scalar 's' is f32, its default is not",
+        symbol(kind=ir.SymbolKind.SCALAR, dtype=DType.F32, default=1),
+    ),
     ("Python kernel 'g' has C++ includes", kernel(includes=("<cmath>",))),
     ("Python kernel 'g' does not name its function", kernel(source="")),
     ("kernel source '\\udc80' is not valid text", kernel(source="\udc80")),
@@ -362,7 +416,7 @@ def test_every_rule_has_a_case() -> None:
 def test_limits_are_those_of_the_format() -> None:
     header = Path(__file__).parents[2] / "core/include/ptowsp/plan.h"
     limits = dict(re.findall(r"kMax(\w+) = (\d+);", header.read_text()))
-    module = vars(sys.modules[ir.verify.__module__])
+    module = vars(sys.modules[f"{ir.verify.__module__}_expr"])
     for name, constant in {
         "Loops": "MAX_LOOPS",
         "Blocks": "MAX_BLOCKS",
@@ -370,6 +424,8 @@ def test_limits_are_those_of_the_format() -> None:
         "ExprDepth": "MAX_EXPR_DEPTH",
         "TensorArgs": "MAX_TENSOR_ARGS",
         "ArgWords": "MAX_ARG_WORDS",
+        "ScalarArgs": "MAX_SCALAR_ARGS",
+        "BoundVars": "MAX_BOUND_VARS",
         "Name": "MAX_NAME_BYTES",
     }.items():
         assert module[constant] == int(limits[name]), constant

@@ -17,8 +17,23 @@ _BINARY = {
     ExprOp.MOD: lambda a, b: a % b,
     ExprOp.MIN: min,
     ExprOp.MAX: max,
+    ExprOp.EQ: lambda a, b: int(a == b),
+    ExprOp.NE: lambda a, b: int(a != b),
+    ExprOp.LT: lambda a, b: int(a < b),
+    ExprOp.LE: lambda a, b: int(a <= b),
+    ExprOp.GT: lambda a, b: int(a > b),
+    ExprOp.GE: lambda a, b: int(a >= b),
+    ExprOp.AND: lambda a, b: int(a != 0 and b != 0),
+    ExprOp.OR: lambda a, b: int(a != 0 or b != 0),
 }
-_ARGUMENTS = {Op.IO_INPUT: 1, Op.IO_OUTPUT: 2, Op.IO_INOUT: 3}
+_ARGUMENTS = {Op.IO_INPUT: 1, Op.IO_OUTPUT: 2, Op.IO_INOUT: 3, Op.IO_ACCUM: 7}
+_FOLDS = {
+    plan.ReduceOp.SUM: sum,
+    plan.ReduceOp.MIN: lambda values: min(values, default=2**63 - 1),
+    plan.ReduceOp.MAX: lambda values: max(values, default=-(2**63)),
+    plan.ReduceOp.ANY: lambda values: int(any(values)),
+    plan.ReduceOp.ALL: lambda values: int(all(values)),
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +43,7 @@ class PlanTask:
     loop_indices: tuple[int, ...]
     indices: tuple[int, ...]
     regions: tuple[tuple[str, Box], ...]
+    scalars: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,7 @@ class Walker:
         self.symbols = [program.string(s.name) for s in program.records(plan.Symbol)]
         self.tensors = [program.string(t.name) for t in program.records(plan.Tensor)]
         self.iterations: list[Iteration] = []
+        self.slots: dict[int, int] = {}
 
     def tasks(self) -> list[PlanTask]:
         (entry,) = self.plan.records(plan.Entry)
@@ -78,11 +95,19 @@ class Walker:
                 return self.bindings.shapes[self.tensors[node.a]][node.arg]
             case ExprOp.LOAD:
                 return self.bindings.arrays[self.symbols[node.a]][operand(node.b)]
-            case ExprOp.REDUCE:
-                assert node.arg & 0xFF == plan.ReduceOp.SUM
-                assert node.arg >> 8 == len(bound), "a sum has the level of its place"
+            case ExprOp.SLOT:
+                return self.slots[node.a]
+            case ExprOp.NOT:
+                return int(not operand(node.a))
+            case ExprOp.SELECT:
+                return operand(node.b) if operand(node.a) else operand(node.c)
+            case ExprOp.REDUCE | ExprOp.SEARCH:
+                assert node.arg >> 8 == len(bound), "a reduction has the level of its place"
                 span = range(operand(node.a), operand(node.b))
-                return sum(self.value(node.c, loops, (*bound, i)) for i in span)
+                found = [self.value(node.c, loops, (*bound, i)) for i in span]
+                if node.op is ExprOp.REDUCE:
+                    return _FOLDS[plan.ReduceOp(node.arg & 0xFF)](found)
+                return next((i for i, f in zip(span, found, strict=True) if f), operand(node.b))
             case op:
                 return _BINARY[op](operand(node.a), operand(node.b))
 
@@ -99,8 +124,27 @@ class Walker:
                     yield self.task(pc, loops, here)
                     pc += 1 + instr.operand1
                     continue
-                case Op.PARALLEL_FOR | Op.FOR_EACH:
+                case Op.SLOT_SET:
+                    self.slots[instr.operand1] = self.value(instr.operand2, loops)
+                    pc += 1
+                    continue
+                case Op.PARALLEL_FOR | Op.FOR_EACH | Op.SELECT:
                     yield from self.loop(pc, loops, here)
+                case Op.LOOP_WHILE:
+                    index = 0
+                    while self.value(self.code[pc + 1].operand2, (*loops, index)):
+                        yield from self.block(pc + 2, (*loops, index), here)
+                        index += 1
+                case Op.COND:
+                    behind = self.code[instr.operand2]
+                    if self.value(self.code[pc + 1].operand2, loops):
+                        yield from self.block(pc + 2, loops, here)
+                    elif behind.opcode is Op.ELSE:
+                        other = (*path, child)
+                        yield from self.block(instr.operand2 + 1, loops, other)
+                    if behind.opcode is Op.ELSE:
+                        child += 1
+                        instr = behind
                 case Op.COMBINE | Op.SEQUENTIAL:
                     assert instr.operand1 == self.children(pc + 1)
                     yield from self.block(pc + 1, loops, here)
@@ -113,7 +157,13 @@ class Walker:
         count = 0
         while (instr := self.code[pc]).opcode is not Op.END:
             count += 1
-            pc = pc + 1 + instr.operand1 if instr.opcode is Op.TASK else instr.operand2
+            match instr.opcode:
+                case Op.TASK:
+                    pc += 1 + instr.operand1
+                case Op.SLOT_SET:
+                    pc += 1
+                case _:
+                    pc = instr.operand2
         return count
 
     def loop(self, pc: int, loops: tuple[int, ...], path: tuple[int, ...]) -> Iterator[PlanTask]:
@@ -136,14 +186,20 @@ class Walker:
         params = self.plan.records(plan.Param)[kernel.params : kernel.params + kernel.num_params]
         words = self.code[pc + 1 : pc + 1 + self.code[pc].operand1]
         indices = tuple(
-            self.identity(word, loops) for word in words if word.opcode not in _ARGUMENTS
+            self.identity(word, loops)
+            for word in words
+            if word.opcode not in _ARGUMENTS and word.opcode is not Op.SCALAR
         )
+        scalars = tuple(
+            self.value(word.operand2, loops) for word in words if word.opcode is Op.SCALAR
+        )
+        params = tuple(p for p in params if p.kind is plan.ParamKind.TENSOR)
         arguments = [word for word in words if word.opcode in _ARGUMENTS]
         regions = tuple(
             self.region(word, param, loops) for word, param in zip(arguments, params, strict=True)
         )
         name = self.plan.string(kernel.name)
-        return PlanTask(name, site.path_hash, loops, indices, regions)
+        return PlanTask(name, site.path_hash, loops, indices, regions, scalars)
 
     def identity(self, word: plan.Instr, loops: tuple[int, ...]) -> int:
         match word.opcode:

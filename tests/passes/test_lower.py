@@ -22,7 +22,9 @@ from tests.passes.plan_walk import PlanTask, Walker
 
 def expected_tasks(module: ir.Module, bindings: Bindings) -> list[PlanTask]:
     return [
-        PlanTask(t.kernel, plan.path_hash((0, *t.path)), t.loop_indices, t.indices, t.regions)
+        PlanTask(
+            t.kernel, plan.path_hash((0, *t.path)), t.loop_indices, t.indices, t.regions, t.scalars
+        )
         for t in tasks(module.body, bindings)
     ]
 
@@ -32,8 +34,19 @@ def check_tasks(case: Case) -> None:
     program.validate()
     walker = Walker(program, case.bindings)
     assert walker.tasks() == expected_tasks(case.module, case.bindings)
+    unknown = _may_be_unknown(case.module)
     for iteration in walker.iterations:
-        assert iteration.body_tasks == iteration.generated, iteration
+        if not unknown or iteration.body_tasks is not None:
+            assert iteration.body_tasks == iteration.generated, iteration
+
+
+def _may_be_unknown(module: ir.Module) -> bool:
+    """Slots are not known before the run; sums of reductions may be too deep for the format."""
+    forms = (ir.SlotSet, ir.While)
+    exprs = (node for s in ir.walk(module.body) for e in ir.exprs(s) for node in ir.walk_expr(e))
+    return any(isinstance(s, forms) for s in ir.walk(module.body)) or any(
+        isinstance(node, ir.Reduce | ir.Search) for node in exprs
+    )
 
 
 @given(cases())

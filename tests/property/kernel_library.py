@@ -67,6 +67,18 @@ def _integers(name: str, **params: tuple[str, int]) -> ir.KernelDecl:
     return ir.KernelDecl(name, decls, ir.BodyForm.CPP, source, _INCLUDES)
 
 
+def _numbers() -> ir.KernelDecl:
+    """A kernel with scalars and constants among its parameters."""
+    params = (
+        ir.ScalarDecl("k", DType.I32),
+        ParamDecl("y", Mode.ACCUM, U64, 1),
+        ir.ConstexprDecl("c", DType.I64, 5),
+        ir.ScalarDecl("flag", DType.BOOL),
+    )
+    source = "uint64_t s = uint64_t(k) * c + (flag ? 1 : 0);\n" + _WAIT + _UPDATE[1].format("y")
+    return ir.KernelDecl("numbers", params, ir.BodyForm.CPP, source, _INCLUDES)
+
+
 _FLOAT_PARAMS = (ParamDecl("x", Mode.IN, F32, 1), ParamDecl("y", Mode.INOUT, F32, 2))
 
 KERNELS: tuple[ir.KernelDecl, ...] = (
@@ -81,6 +93,7 @@ KERNELS: tuple[ir.KernelDecl, ...] = (
     _integers("many", a=("in", 1), b=("in", 2), c=("out", 1), d=("inout", 2)),
     _integers("peek", x=("in", 2)),
     _integers("nothing"),
+    _numbers(),
     ir.KernelDecl("floats", _FLOAT_PARAMS, ir.BodyForm.CPP, _FLOATS, _INCLUDES),
 )
 

@@ -77,6 +77,7 @@ def array_of(memory: np.ndarray, view: View, dtype: np.dtype[Any]) -> np.ndarray
 class _Loop:
     var: str
     rows: int  # how many lengths a ragged loop inside it needs
+    sparse: bool = False
 
 
 @dataclass
@@ -87,6 +88,7 @@ class _Maker:
     only_reads: bool = False
     loops: list[_Loop] = field(default_factory=list)
     arrays: dict[str, list[int]] = field(default_factory=dict)
+    slots: list[str] = field(default_factory=list)
     count: int = 0
     room: int = 10  # statements that may still be drawn
 
@@ -100,7 +102,12 @@ class _Maker:
         self.wide = not self.only_reads and self.pick(False, False, True)
         if self.only_reads:
             self.sizes = [2, 0, *self.sizes]
-            self.kernels = [k for k in KERNELS if all(p.mode is ir.Mode.IN for p in k.params)]
+            tensors = [[p for p in k.params if isinstance(p, ir.ParamDecl)] for k in KERNELS]
+            self.kernels = [
+                k
+                for k, params in zip(KERNELS, tensors, strict=True)
+                if all(p.mode is ir.Mode.IN for p in params)
+            ]
         self.tensors = [*self.some("a", "b", "c"), "d", "read", "f"]
         self.tile = self.pick(2, 3)  # equal sizes: regions that are aligned are whole tiles
         self.repeats = self.pick(False, False, False, True)
@@ -128,7 +135,12 @@ class _Maker:
     # --- expressions: small, never negative ---
 
     def var(self) -> Expr:
-        """A loop variable, mostly of an inner loop; a number outside of loops."""
+        """A loop variable, mostly of an inner loop, a column, a slot; a number outside of loops."""
+        sparse = [loop.var for loop in self.loops if loop.sparse]
+        if sparse and self.pick(True, True, False):
+            return ir.Column(self.pick(*sparse))
+        if self.slots and self.pick(True, False, False):
+            return ir.SlotRef(self.pick(*self.slots))
         if not self.loops:
             return Const(self.pick(0, 1, 2))
         if self.wide and self.pick(True, True, False):
@@ -157,17 +169,43 @@ class _Maker:
             case _:
                 return ir.Binary(BinaryOp.MIN, var, ir.SymbolRef(self.pick("n", "m")))
 
+    def condition(self) -> Expr:
+        op = self.pick(*sorted(ir.COMPARISONS, key=lambda op: op.value))
+        test = ir.Binary(op, self.var(), self.pick(Const(1), Const(2), ir.SymbolRef("n")))
+        match self.pick("plain", "plain", "not", "any", "both"):
+            case "not":
+                return ir.Not(test)
+            case "both":
+                joined = self.pick(BinaryOp.AND, BinaryOp.OR)
+                return ir.Binary(joined, test, ir.Binary(BinaryOp.NE, self.var(), Const(0)))
+            case "any":
+                load = ir.ArrayLoad("offsets", ir.BoundVar(0))
+                hit = ir.Binary(BinaryOp.EQ, load, self.var())
+                return ir.Reduce(ir.ReduceOp.ANY, 0, Const(0), Const(3), hit)
+            case _:
+                return test
+
     # --- statements ---
 
     def body(self, depth: int) -> ir.Body:
-        return tuple(self.stmt(depth) for _ in range(self.pick(1, 2, 1) if self.room > 0 else 1))
+        known = len(self.slots)
+        body = tuple(self.stmt(depth) for _ in range(self.pick(1, 2, 1) if self.room > 0 else 1))
+        del self.slots[known:]
+        return body
 
     def stmt(self, depth: int) -> ir.Stmt:
         self.room -= 1
         if depth == 0 or self.room < 0:
             return self.call()
-        kinds = ("loop", "loop", "sequential", "combine", "call")
+        kinds = ("loop", "loop", "sequential", "combine", "when", "set", "while", "call")
         match self.pick(*kinds[: -1 if depth == MAX_DEPTH else None]):
+            case "when":
+                otherwise = self.body(depth - 1) if self.pick(True, False) else ()
+                return ir.Cond(self.condition(), self.body(depth - 1), otherwise)
+            case "set":
+                return self.set_slot()
+            case "while":
+                return self.repeat(depth - 1)
             case "loop":
                 return self.loop(depth - 1)
             case "call":
@@ -177,6 +215,24 @@ class _Maker:
             case _:
                 return ir.Sequential(self.parts(depth - 1))
 
+    def set_slot(self) -> ir.SlotSet:
+        value = ir.Binary(BinaryOp.MIN, self.start(), Const(3))
+        if self.slots and self.pick(True, False):
+            return ir.SlotSet(self.pick(*self.slots), value)
+        self.count += 1
+        self.slots.append(f"slot{self.count}")
+        return ir.SlotSet(self.slots[-1], value)
+
+    def repeat(self, depth: int) -> ir.While:
+        self.count += 1
+        var, rounds = f"w{self.count}", self.pick(1, 2, 3)
+        below = ir.Binary(BinaryOp.LT, ir.LoopVar(var), Const(rounds))
+        condition = ir.Binary(BinaryOp.AND, below, self.condition())
+        self.loops.append(_Loop(var, ROWS))
+        body = self.body(depth)
+        self.loops.pop()
+        return ir.While(var, var, self.pick(below, condition), Const(rounds), body)
+
     def parts(self, depth: int) -> tuple[ir.Body, ...]:
         return tuple(self.body(depth) for _ in range(self.pick(2, 3) if self.room > 0 else 1))
 
@@ -184,10 +240,11 @@ class _Maker:
         self.count += 1
         var = f"i{self.count}"
         start: Expr = Const(0)
-        lengths = parent = None
+        lengths = parent = indices = tile = None
         kind = self.pick(*ir.AxisKind)
-        if kind is ir.AxisKind.RAGGED and not self.loops:
+        if kind in (ir.AxisKind.RAGGED, ir.AxisKind.SPARSE) and not self.loops:
             kind = ir.AxisKind.DENSE_DYN
+        order = self.pick(*ir.Order)
         match kind:
             case ir.AxisKind.DENSE:
                 extent: Expr = Const(self.size())
@@ -201,14 +258,31 @@ class _Maker:
                     st.lists(row, min_size=outer.rows, max_size=outer.rows)
                 )
                 extent = ir.ArrayLoad(lengths, ir.LoopVar(parent))
+            case ir.AxisKind.SPARSE:
+                outer = self.pick(*self.loops)
+                lengths, indices, parent = f"ptr{self.count}", f"col{self.count}", outer.var
+                rows = self.draw(
+                    st.lists(st.integers(0, 2), min_size=outer.rows, max_size=outer.rows)
+                )
+                self.arrays[lengths] = [sum(rows[:k]) for k in range(outer.rows + 1)]
+                columns = st.lists(st.integers(0, 4), min_size=sum(rows), max_size=sum(rows))
+                self.arrays[indices] = self.draw(columns)
+                row, order = ir.LoopVar(parent), ir.Order.PARALLEL
+                end = ir.ArrayLoad(lengths, ir.Binary(BinaryOp.ADD, row, Const(1)))
+                extent = ir.Binary(BinaryOp.SUB, end, ir.ArrayLoad(lengths, row))
+            case ir.AxisKind.TILED:
+                tile = Const(self.tile)
+                whole = ir.Binary(BinaryOp.ADD, ir.SymbolRef("n"), Const(self.tile - 1))
+                extent = ir.Binary(BinaryOp.FLOORDIV, whole, tile)
             case ir.AxisKind.EXPR:
                 start = Const(self.pick(0, 1, 2))
                 extent = ir.Binary(BinaryOp.MIN, self.start(), Const(3))
-        order = self.pick(*ir.Order)
-        self.loops.append(_Loop(var, self.rows(start, extent)))
+        self.loops.append(_Loop(var, self.rows(start, extent), indices is not None))
         body = self.body(depth)
         self.loops.pop()
-        return ir.Loop(var, var, kind, order, start, extent, body, lengths, parent)
+        return ir.Loop(
+            *(var, var, kind, order, start, extent, body, lengths, parent, None, indices, tile)
+        )
 
     def wide_loop(self) -> ir.Loop:
         """A parallel loop that is the whole program, with as many iterations as workers could
@@ -230,8 +304,13 @@ class _Maker:
 
     def call(self) -> ir.Call:
         kernel = self.pick(*self.kernels)
-        args = tuple(self.region(param) for param in kernel.params)
+        args = tuple(self.argument(param) for param in ir.given_params(kernel))
         return ir.Call(kernel.name, tuple(ir.LoopVar(loop.var) for loop in self.loops), args)
+
+    def argument(self, param: ir.ParamDecl | ir.ScalarDecl) -> ir.Argument:
+        if isinstance(param, ir.ParamDecl):
+            return self.region(param)
+        return self.condition() if param.dtype is DType.BOOL else self.start()
 
     def region(self, param: ir.ParamDecl) -> ir.Region:
         fits = [

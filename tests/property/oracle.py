@@ -3,50 +3,17 @@ times of a trace respect that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import assert_never
-
 import numpy as np
 
 from pto_wsp import ir
-from tests.ir.interpreter import Bindings, Task, evaluate, tasks
+from tests.ir.interpreter import Task, tasks
 from tests.property.kernel_library import KERNELS
 from tests.property.nests import TENSORS, Case, View, array_of
 
-# The phases around a task: which block instance, and the number of the phase in it.
-Phases = dict[tuple[int, ...], int]
-_MODES = {kernel.name: [param.mode for param in kernel.params] for kernel in KERNELS}
-
-
-def phases(
-    body: ir.Body,
-    bound: Bindings,
-    values: Mapping[str, int],
-    around: Phases,
-    path: tuple[int, ...] = (),
-) -> Iterator[Phases]:
-    """For each task in program order, the phases of P.seq and sequential that it belongs to."""
-    for number, stmt in enumerate(body):
-        here = (*path, number)
-        match stmt:
-            case ir.Call():
-                yield around
-            case ir.Loop():
-                start = evaluate(stmt.start, bound, values)
-                for index in range(start, start + evaluate(stmt.extent, bound, values)):
-                    ordered = stmt.order is ir.Order.SEQUENTIAL
-                    inside = {**around, here: index} if ordered else around
-                    inner = {**values, stmt.var: index}
-                    yield from phases(stmt.body, bound, inner, inside, (*here, index))
-            case ir.Combine(parts):
-                for step, part in enumerate(parts):
-                    yield from phases(part, bound, values, around, (*here, step))
-            case ir.Sequential(parts):
-                for step, part in enumerate(parts):
-                    inside = {**around, here: step}
-                    yield from phases(part, bound, values, inside, (*here, step))
-            case _:
-                assert_never(stmt)
+_MODES = {
+    kernel.name: [param.mode for param in kernel.params if isinstance(param, ir.ParamDecl)]
+    for kernel in KERNELS
+}
 
 
 class Order:
@@ -54,8 +21,7 @@ class Order:
 
     def __init__(self, case: Case) -> None:
         self.tasks = list(tasks(case.module.body, case.bindings))
-        self.phases = list(phases(case.module.body, case.bindings, {}, {}))
-        assert len(self.tasks) == len(self.phases)
+        self.phases = [task.phases for task in self.tasks]
         cells = np.arange(case.memory // 4, dtype=np.uint32)
         # Element -> number of the 4-byte cells that it covers; u64 elements cover two.
         self._cells = {t.name: _cells(cells, case.views[t.name], t.dtype.size) for t in TENSORS}

@@ -149,6 +149,7 @@ struct BoundSite {
 struct BoundLoop {
   BoundExpr start, extent;
   u32 value = kNone;      // SELECT: the column, a node
+  bool repeats = false;   // LOOP_WHILE: the extent is only a limit
   u32 leaf_site = kNone;  // the loop's body is one task of this site and nothing else
 };
 

@@ -75,7 +75,8 @@ enum class Matching : u8 { Exact, Overlap };
 
 inline bool conflicts(const Region& a, const Region& b, Matching matching) {
   if (!writes(a.mode) && !writes(b.mode)) return false;
-  if (a.mode == static_cast<u32>(AccessMode::ACCUM) && b.mode == a.mode) return false;
+  // Two ACCUM accesses may come in any order, but never at the same time: both read and write. Here
+  // they keep program order, so that floating-point sums have the same bits in every run.
   return matching == Matching::Exact ? same_box(a, b) : overlap(a, b);
 }
 

@@ -59,7 +59,7 @@ class Tile:
         return type(name, (Tile,), {"shape": legal, "dtype": dtype})
 
 
-class Scalar(Generic[T]):
+class Scalar:
     """A number. As an annotation, `s: Scalar[DType.F32]`, a parameter of a kernel for which each
     task has a value; as a value, `Scalar(0.5)`, an argument of a workload that execute rebinds by
     its name. Plain numbers given to a workload are constants of the plan.
@@ -102,7 +102,7 @@ class ScalarType:
 
     dtype: DType
 
-    def __call__(self, value: float) -> Scalar[Any]:
+    def __call__(self, value: float) -> Scalar:
         return Scalar(value, self.dtype)
 
 
@@ -114,6 +114,10 @@ class TensorParam:
     mode: ir.Mode
     tile: type[Tile] | None = None
 
+    def __str__(self) -> str:
+        tile = "" if self.tile is None else f" {self.tile.__name__}"
+        return f"{self.name}: {self.mode.value}{tile}"
+
 
 @dataclass(frozen=True, slots=True)
 class ScalarParam:
@@ -121,12 +125,18 @@ class ScalarParam:
     dtype: DType
     default: object = None
 
+    def __str__(self) -> str:
+        return f"{self.name}: scalar {self.dtype.text}"
+
 
 @dataclass(frozen=True, slots=True)
 class ConstexprParam:
     name: str
     type: type
     default: object = None
+
+    def __str__(self) -> str:
+        return f"{self.name}: constexpr {self.type.__name__}"
 
 
 Param = TensorParam | ScalarParam | ConstexprParam

@@ -110,7 +110,7 @@ def _argument(call: _Call, name: str, value: object) -> Argument:
         case Tiled():
             return _tiles(call, name, value)
         case Scalar():
-            return _scalar(name, cast("Scalar[Any]", value), call.loc)
+            return _scalar(name, value, call.loc)
         case Tensor():
             tensor = value.named(name)
             return Argument(name, tensor, tensors=(tensor,))
@@ -184,7 +184,7 @@ def _tiles(call: _Call, name: str, axis: Tiled) -> Argument:
     return Argument(name, AxisParam(name, axis, names), tuple(symbols))
 
 
-def _scalar(name: str, scalar: Scalar[Any], loc: SrcLoc | None) -> Argument:
+def _scalar(name: str, scalar: Scalar, loc: SrcLoc | None) -> Argument:
     decl = ir.SymbolDecl(name, ir.SymbolKind.SCALAR, scalar.dtype, scalar.value, loc)
     return Argument(name, ScalarParam(name, scalar.dtype), (Symbol(decl, scalar.value),))
 

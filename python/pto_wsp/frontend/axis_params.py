@@ -181,17 +181,29 @@ class TileVar(SymInt):
     """The number of a tile. `start` and `stop` bound its elements, `slice` is both, `size` their
     number; the last tile is shorter unless the axis pads it."""
 
-    __slots__ = ("size", "start", "stop")
+    __slots__ = ("_start", "_stop")
 
     def __init__(self, number: SymInt, size: SymInt, extent: SymInt, *, padded: bool) -> None:
         super().__init__(number.polynomial, number.scopes)
-        self.start = self * size
-        self.stop = self.start + size if padded else minimum(self.start + size, extent)
-        self.size = self.stop - self.start
+        self._start = self * size
+        end = self._start + size
+        self._stop = end if padded else minimum(end, extent)
+
+    @property
+    def start(self) -> SymInt:
+        return self._start
+
+    @property
+    def stop(self) -> SymInt:
+        return self._stop
+
+    @property
+    def size(self) -> SymInt:
+        return self._stop - self._start
 
     @property
     def slice(self) -> slice[SymInt, SymInt, None]:
-        return slice(self.start, self.stop)
+        return slice(self._start, self._stop)
 
 
 def tile_count(extent: SymInt, size: SymInt) -> SymInt:

@@ -66,7 +66,7 @@ class Kernel:
         functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
-        return f"<kernel {self.name}({', '.join(p.name for p in self.params)})>"
+        return f"<kernel {self.name}({', '.join(map(str, self.params))})>"
 
     def __getitem__(self, indices: object) -> IndexedKernel:
         tracer = current(f"kernel {self.name}[...]")

@@ -121,6 +121,24 @@ class SymInt:
     def __pos__(self) -> SymInt:
         return self
 
+    # What the variable of a tiled loop has (axis_params.TileVar), so that others can say why not.
+
+    @property
+    def start(self) -> SymInt:
+        raise _not_a_tile("start")
+
+    @property
+    def stop(self) -> SymInt:
+        raise _not_a_tile("stop")
+
+    @property
+    def size(self) -> SymInt:
+        raise _not_a_tile("size")
+
+    @property
+    def slice(self) -> slice[SymInt, SymInt, None]:
+        raise _not_a_tile("slice")
+
     def __lt__(self, other: IntLike) -> SymBool:
         return _compare(ir.BinaryOp.LT, self, other)
 
@@ -381,6 +399,15 @@ def _overflow() -> CompileError:
         loc=srcloc.here(),
         why=_INT64,
         fix="use smaller numbers",
+    )
+
+
+def _not_a_tile(name: str) -> CompileError:
+    return CompileError(
+        f".{name} of a symbolic value that is no tile",
+        loc=srcloc.here(),
+        why="only the variable of a loop over a Tiled axis has bounds",
+        fix="pass Tiled(axis, size) to the workload and loop over it",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy.typing as npt
 
@@ -25,6 +25,8 @@ from pto_wsp.frontend.refusal import (
     refuse,
 )
 from pto_wsp.frontend.scalar_expr import (
+    IntLike,
+    SymBool,
     SymInt,
     as_int,
     as_symint,
@@ -105,6 +107,23 @@ class Element(Region):
     reads it at the line where it is first used as a number, once its writers have ended."""
 
     __slots__ = ("_value",)
+
+    if TYPE_CHECKING:  # the loop below makes them
+
+        def __add__(self, other: IntLike) -> SymInt: ...
+        def __radd__(self, other: IntLike) -> SymInt: ...
+        def __sub__(self, other: IntLike) -> SymInt: ...
+        def __rsub__(self, other: IntLike) -> SymInt: ...
+        def __mul__(self, other: IntLike) -> SymInt: ...
+        def __rmul__(self, other: IntLike) -> SymInt: ...
+        def __floordiv__(self, other: IntLike) -> SymInt: ...
+        def __mod__(self, other: IntLike) -> SymInt: ...
+        def __lt__(self, other: IntLike) -> SymBool: ...
+        def __le__(self, other: IntLike) -> SymBool: ...
+        def __gt__(self, other: IntLike) -> SymBool: ...
+        def __ge__(self, other: IntLike) -> SymBool: ...
+        def __eq__(self, other: object) -> SymBool: ...  # type: ignore[override]
+        def __ne__(self, other: object) -> SymBool: ...  # type: ignore[override]
 
     def __init__(self, tensor: str, dtype: DType, dims: tuple[DimRange, ...]) -> None:
         super().__init__(tensor, dtype, dims)
@@ -211,7 +230,8 @@ class Tensor:
         name = "" if self.name is None else f"{self.name}: "
         return f"<Tensor {name}{self.dtype.text}{list(self._shape)}>"
 
-    def __getitem__(self, key: Any) -> Region:
+    def __getitem__(self, key: Any) -> Element:
+        """A region; one element of an integer tensor is a number for control as well."""
         trace = context.active.get()
         if trace is None:
             raise CompileError(
@@ -225,7 +245,7 @@ class Tensor:
         dims = tuple(_dim(part, extent) for part, extent in zip(parts, self.shape, strict=True))
         if self.dtype.name[0] in "IU" and all(dim.dropped for dim in dims):
             return Element(name, self.dtype, dims)
-        return Region(name, self.dtype, dims)
+        return cast(Element, Region(name, self.dtype, dims))
 
     def named(self, name: str) -> Tensor:
         """The same tensor under the name of a parameter, where it has none of its own."""

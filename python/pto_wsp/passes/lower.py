@@ -185,13 +185,14 @@ def _lower_param(param: ir.AnyParam, builder: plan.PlanBuilder) -> plan.Param:
 
 
 def _lower_kernel(decl: ir.KernelDecl, builder: plan.PlanBuilder) -> int:
+    name = builder.string(decl.name)
     params = [_lower_param(param, builder) for param in decl.params]
     signature = [
         (decl.name, p.kind, p.dtype, p.mode, p.rank)
         for decl, p in zip(decl.params, params, strict=True)
     ]
     record = plan.Kernel(
-        name=builder.string(decl.name),
+        name=name,
         exec_unit=plan.ExecUnit.ANY,
         domain=plan.Domain.ANY,
         params=builder.count(plan.Section.PARAM),

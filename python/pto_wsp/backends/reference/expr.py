@@ -39,9 +39,10 @@ class Evaluator:
         self._nodes = plan.plan.records(Expr)
 
     def reads_loops(self, nodes: Sequence[int]) -> bool:
-        """Whether a value depends on loop variables."""
+        """Whether a value may differ from iteration to iteration."""
         return any(
-            self._nodes[node].op == ExprOp.LOOPVAR or self.reads_loops(_operands(self._nodes[node]))
+            self._nodes[node].op in (ExprOp.LOOPVAR, ExprOp.SLOT)
+            or self.reads_loops(_operands(self._nodes[node]))
             for node in nodes
         )
 

@@ -114,7 +114,7 @@ class Walk:
                         yield from self._block(pc + 1, (*indices, value))
                     pc = instr.operand2
                 case Op.LOOP_WHILE:
-                    limit = self._range(instr.operand1, indices)
+                    limit = self._range(instr.operand1, indices, limit=True)
                     for value in self._while(pc, limit, indices):
                         yield from self._block(pc + 2, (*indices, value))
                     pc = instr.operand2
@@ -142,7 +142,8 @@ class Walk:
                 case op:
                     raise AssertionError(f"check() lets no {op.name} pass")
 
-    def _range(self, axis: int, indices: tuple[int, ...]) -> range:
+    def _range(self, axis: int, indices: tuple[int, ...], *, limit: bool = False) -> range:
+        """The values of a loop; the `limit` of a LOOP_WHILE says nothing of its iterations."""
         record = self._axes[axis]
         name = self._plan.string(record.name)
         try:
@@ -155,7 +156,8 @@ class Walk:
             raise self._axis_error(axis, indices, f"axis {name!r} has the negative extent {extent}")
         if start + extent > INT64_MAX:
             raise self._axis_error(axis, indices, f"axis {name!r} ends beyond 64 bits")
-        if extent > 0 and not self._evaluator.reads_loops((record.start, record.extent)):
+        known = not self._evaluator.reads_loops((record.start, record.extent))
+        if extent > 0 and known and not limit:
             self._check_lengths(axis, name, start + extent)
         return range(start, start + extent)
 
