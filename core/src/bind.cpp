@@ -283,6 +283,16 @@ Interval Binder::range_of_register(u32 variable) const {
   return variable < kSlots ? columns_[variable - kColumns] : Interval::unknown();
 }
 
+// The shortest and the longest row of a sparse axis.
+Interval Binder::row_lengths(const BoundArray& indptr) {
+  Interval range = Interval::point(0);
+  for (i64 i = 0; i + 1 < indptr.shape[0]; ++i) {
+    const i128 length = static_cast<i128>(indptr.at(i + 1, 0)) - indptr.at(i, 0);
+    range = Interval{std::min(range.lo, length), std::max(range.hi, length)};
+  }
+  return range;
+}
+
 bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
   const u32 axis = instr.operand1;
   const Axis a = plan_.get<Section::AXIS>(axis);
@@ -290,13 +300,17 @@ bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
   loop.start = use(a.start, ranges_);
   loop.extent = use(a.extent, ranges_);
   const Interval start = range_of(a.start, ranges_);
-  const Interval extent = range_of(a.extent, ranges_);
+  const bool sparse = static_cast<Op>(instr.opcode) == Op::SELECT;
+  const Interval extent =
+      sparse ? row_lengths(out_.arrays_[a.lengths]) : range_of(a.extent, ranges_);
   ranges_[level] = Interval{start.lo, start.hi + extent.hi - 1};
   if (extent.hi <= 0) ranges_[level] = Interval{0, -1};
-  loop.value = a.value;
   loop.repeats = static_cast<Op>(instr.opcode) == Op::LOOP_WHILE;
-  if (static_cast<Op>(instr.opcode) == Op::SELECT) {
+  if (sparse) {
     const BoundArray& indices = out_.arrays_[a.indices];
+    loop.rows = &out_.arrays_[a.lengths];
+    loop.columns = &indices;
+    loop.row = plan_.get<Section::AXIS>(a.parent).level;
     columns_[level] = Interval{indices.min, indices.max};
     if (indices.min > indices.max) columns_[level] = Interval::point(0);
   }
@@ -327,6 +341,7 @@ bool Binder::bind_site(u32 site, bool alive) {
   out.kernel = s.kernel;
   out.kind = static_cast<TaskKind>(s.kind);
   out.scalars = static_cast<u32>(out_.scalars_.size());
+  out.afters = static_cast<u32>(out_.afters_.size());
   out.level = s.level;
   for (u32 l = 0; l < s.level; ++l) {
     const Interval r = ranges_[l];
@@ -349,6 +364,7 @@ bool Binder::bind_site(u32 site, bool alive) {
       out_.scalars_.push_back({use(word.operand2, ranges_), dtype});
       out.num_scalars += 1;
     }
+    if (op == Op::AFTER) bind_after(word.operand2, &out);
     if (op < Op::IO_INPUT || op > Op::IO_ACCUM) continue;
     bind_access(word.operand2, alive);
     const BoundAccess& a = out_.accesses_[word.operand2];
@@ -368,6 +384,21 @@ bool Binder::bind_site(u32 site, bool alive) {
                s.level | (static_cast<u64>(out.num_scalars) << 16) |
                    (static_cast<u64>(out.num_accesses) << 32));
   return true;
+}
+
+void Binder::bind_after(u32 after, BoundSite* site) {
+  const After a = plan_.get<Section::AFTER>(after);
+  BoundAfter out;
+  out.site = a.site;
+  out.shared = a.shared_levels;
+  out.indices = static_cast<u32>(out_.after_indices_.size());
+  out.num_indices = a.num_indices;
+  for (u32 i = a.indices; i < a.indices + a.num_indices; ++i) {
+    out_.after_indices_.push_back(use(plan_.get<Section::EXPR_LIST>(i).expr, ranges_));
+  }
+  out_.sites_[a.site].awaited = true;
+  out_.afters_.push_back(out);
+  site->num_afters += 1;
 }
 
 // Which registers a task of the site needs when it runs.

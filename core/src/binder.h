@@ -40,11 +40,13 @@ class Binder {
   BoundExpr use(u32 node, const Interval* loops) const;
   bool walk_code();
   Interval range_of_register(u32 variable) const;
+  static Interval row_lengths(const BoundArray& indptr);
   void find_registers();
   bool bind_axis(Instr instr, u32 level, bool alive);
   bool check_ragged(const Axis& a);
   bool bind_site(u32 site, bool alive);
   bool keep_registers(u32 site);
+  void bind_after(u32 after, BoundSite* site);
   void bind_access(u32 access, bool alive);
   bool prove_dim(const BoundDim& dim, i64 shape) const;
   void choose_cells();

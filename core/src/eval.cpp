@@ -381,6 +381,24 @@ bool BoundPlan::scalar_bits(u32 i, const i64* vars, u64* out, Error* error) cons
   return true;
 }
 
+bool BoundPlan::column(const BoundLoop& loop, const i64* vars, i64 index, i64* out,
+                       Error* error) const {
+  // The extent of the loop has read the row's entry already, so it is there.
+  i64 at = 0;
+  const bool overflow = __builtin_add_overflow(loop.rows->at(vars[loop.row], 0), index, &at);
+  if (!overflow && at >= 0 && at < loop.columns->shape[0]) {
+    *out = loop.columns->at(at, 0);
+    return true;
+  }
+  const u32 symbol = static_cast<u32>(loop.columns - arrays_.data());
+  const Symbol s = plan_->get<Section::SYMBOL>(symbol);
+  fail(error, "index " + std::to_string(at) + " is outside array '" +
+                  std::string(plan_->string(s.name)) + "' of length " +
+                  std::to_string(loop.columns->shape[0]));
+  error->symbol = symbol;
+  return false;
+}
+
 bool BoundPlan::load(u32 site, const Region& region, i64* out, Error* error) const {
   BoundArray element;
   element.data = reinterpret_cast<const void*>(region.byte_lo);

@@ -15,6 +15,8 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
       cursor_(Cursor::at_entry(plan, 0)),
       regions_(kMaxTensorArgs) {
   make_makers(config, workers);
+  for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
+  if (spare_ > 0) awaited_.emplace(plan, &table_);
   if (!tracking_.any_box()) return;
   boxes_.emplace(&plan, config.matching);
   box_entries_.assign(table_.capacity(), kNoSlot);
@@ -30,6 +32,7 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
     maker.entries = tracking_.entries(s);
     maker.strip = longest_strip(s, config, workers);
     maker.needs_regions = tracking_.needs_regions(s);
+    maker.moves = !maker.needs_regions && !maker.site->awaited && maker.site->num_afters == 0;
     maker.begin = accesses.data();
     maker.end = accesses.data() + accesses.size();
     makers_.push_back(maker);
@@ -43,7 +46,7 @@ u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const 
   constexpr i64 kMost = 8;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return 1;
   const BoundSite& site = plan_.sites()[s];
-  if (!site.simple || tracking_.needs_regions(s)) return 1;
+  if (!site.simple || tracking_.needs_regions(s) || site.awaited || site.num_afters > 0) return 1;
   i64 tasks = 1;
   for (u32 l = 0; l < site.level; ++l) {
     // Unknown counts as many; the product is kept small.
@@ -69,8 +72,10 @@ std::unique_ptr<FlowMemory> Flow::fitting(std::unique_ptr<FlowMemory> memory, co
     levels = std::max(levels, site.level + site.num_registers);
     wide = wide || !site.narrow;
   }
-  // Each live task may hold one join per phase around it.
-  const u32 slots = window * (1 + sequential_depth(plan)) + kMaxBlocks;
+  // Each live task may hold one join per phase around it, and one for those that wait for it.
+  u32 joins = sequential_depth(plan);
+  for (const BoundSite& site : plan.sites()) joins += site.num_afters;
+  const u32 slots = window * (1 + joins) + kMaxBlocks;
   const u64 numbers = tracking.numbers();
   const u64 live = static_cast<u64>(window + 1) * tracking.most_tiles();
   if (memory != nullptr && memory->table.fits(slots, levels, wide) &&
@@ -147,6 +152,20 @@ void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task) {
       tiles_.read(tile, task, before);
     }
   }
+}
+
+// The task that an AFTER names by its indices.
+bool Flow::task_at(const BoundAfter& after, TaskRef* out, Error* error) {
+  i64 indices[kMaxLoops];
+  std::copy(cursor_.vars, cursor_.vars + after.shared, indices);
+  for (u32 k = 0; k < after.num_indices; ++k) {
+    const BoundExpr& index = plan_.after_index(after.indices + k);
+    if (plan_.eval(index, cursor_.vars, &indices[after.shared + k], error)) continue;
+    error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, plan_.sites()[cursor_.site].level);
+    return false;
+  }
+  *out = awaited_->at(after.site, indices);
+  return true;
 }
 
 // Reads what control asks for; false while somebody may still write it, or with an error.

@@ -7,13 +7,15 @@ namespace ptowsp {
 Generator::Generator(const BoundPlan& plan)
     : plan_(plan), cursor_(Cursor::at_entry(plan, 0)), regions_(kMaxTensorArgs) {
   for (const BoundSite& site : plan.sites()) {
-    forms_.push_back(has_form(site) ? make_form(site) : HashForm{});
+    formed_.push_back(has_form(site) ? 1 : 0);
+    forms_.push_back(formed_.back() != 0 ? make_form(site) : HashForm{});
     line_words_ = std::max<std::size_t>(line_words_, 1 + site.level + site.num_accesses);
   }
   ring_.resize(kLines * line_words_);
 }
 
-void Generator::add_word(HashForm* form, u32 position, const BoundExpr& e) const {
+void Generator::add_word(HashForm* form, u32 position, const BoundSite& site,
+                         const BoundExpr& e) const {
   const HashKeys& keys = HashKeys::get();
   for (u32 lane = 0; lane < 2; ++lane) {
     const u64 key = keys.key[position][lane];
@@ -21,7 +23,26 @@ void Generator::add_word(HashForm* form, u32 position, const BoundExpr& e) const
     for (u32 l = 0; l < e.form.top; ++l) {
       form->coef[lane][l] += static_cast<u64>(e.form.coef[l]) * key;
     }
+    for (u32 r = 0; r < site.num_registers; ++r) {
+      form->reg_coef[lane][r] += static_cast<u64>(e.form.coef_of(site.registers[r])) * key;
+    }
   }
+}
+
+// Whether all words of a site's tasks are affine. Scalars of fewer than 64 bits are masked, so they
+// are only if they never change.
+bool Generator::has_form(const BoundSite& s) const {
+  if (!s.simple) return false;
+  for (u32 k = 0; k < s.num_scalars; ++k) {
+    const BoundScalar& scalar = plan_.scalar(s.scalars + k);
+    const bool whole = scalar.dtype == DType::I64;
+    if (!scalar.value.affine || !(whole || scalar.value.constant())) return false;
+    const i64 no_vars[kMaxVars] = {};
+    u64 bits = 0;
+    Error ignored;  // what does not fit its type is an error of each task
+    if (!whole && !plan_.scalar_bits(s.scalars + k, no_vars, &bits, &ignored)) return false;
+  }
+  return true;
 }
 
 Generator::HashForm Generator::make_form(const BoundSite& site) const {
@@ -36,12 +57,56 @@ Generator::HashForm Generator::make_form(const BoundSite& site) const {
     u32 at = kHashTensor + 32 * p + 4;
     for (u32 d = 0; d < a.rank; ++d, at += 3) {
       const BoundDim& dim = plan_.dim(a.dims + d);
-      add_word(&form, at, dim.start);
-      add_word(&form, at + 1, dim.extent);
-      add_word(&form, at + 2, dim.step);
+      add_word(&form, at, site, dim.start);
+      add_word(&form, at + 1, site, dim.extent);
+      add_word(&form, at + 2, site, dim.step);
     }
   }
+  for (u32 k = 0; k < site.num_scalars; ++k) add_scalar(&form, site, k);
   return form;
+}
+
+void Generator::add_scalar(HashForm* form, const BoundSite& site, u32 k) const {
+  const BoundScalar& scalar = plan_.scalar(site.scalars + k);
+  if (!scalar.value.constant()) {
+    add_word(form, kHashScalar + k, site, scalar.value);
+    return;
+  }
+  const i64 no_vars[kMaxVars] = {};
+  u64 bits = 0;
+  Error ignored;  // it has a form, so it has a value
+  plan_.scalar_bits(site.scalars + k, no_vars, &bits, &ignored);
+  HashSum sum;
+  sum.add(HashKeys::get(), kHashScalar + k, bits);
+  for (u32 lane = 0; lane < 2; ++lane) form->base[lane] += sum.lane[lane];
+}
+
+HashSum Generator::sum_at(const BoundSite& site, const HashForm& form) const {
+  HashSum sum;
+  for (u32 lane = 0; lane < 2; ++lane) {
+    u64 total = form.base[lane];
+    for (u32 l = 0; l < site.level; ++l) {
+      total += form.coef[lane][l] * static_cast<u64>(cursor_.vars[l]);
+    }
+    for (u32 r = 0; r < site.num_registers; ++r) {
+      total += form.reg_coef[lane][r] * static_cast<u64>(cursor_.vars[site.registers[r]]);
+    }
+    sum.lane[lane] = total;
+  }
+  return sum;
+}
+
+// One task whose words are affine.
+void Generator::formed_task(const BoundSite& site) {
+  u64* out = line(cursor_.task_id);
+  *out++ = cursor_.site;
+  for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.vars[l]);
+  for (u32 p = 0; p < site.num_accesses; ++p) {
+    const u32 i = plan_.site_access(site, p);
+    *out++ = reinterpret_cast<u64>(plan_.tensors()[plan_.access(i).tensor].data) +
+             static_cast<u64>(plan_.offset(i).at(cursor_.vars));
+  }
+  hash_.add(sum_at(site, forms_[cursor_.site]));
 }
 
 bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
@@ -60,8 +125,10 @@ bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
     if (event != Event::Task) continue;
     const BoundSite& site = plan_.sites()[cursor_.site];
     const u32 opener = cursor_.depth > 0 ? cursor_.frames[cursor_.depth - 1].pc : 0;
-    if (has_form(site) && cursor_.depth > 0 && plan_.is_leaf(opener, cursor_.site)) {
+    if (formed_[cursor_.site] != 0 && cursor_.depth > 0 && plan_.is_leaf(opener, cursor_.site)) {
       leaf_tasks(std::min(cursor_.leaf_left(), kMostAtOnce));
+    } else if (formed_[cursor_.site] != 0) {
+      formed_task(site);
     } else if (!one_task(error)) {
       error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, site.level);
       return false;
@@ -91,13 +158,7 @@ void Generator::leaf_tasks(i64 count) {
   const BoundSite& site = plan_.sites()[cursor_.site];
   const HashForm& form = forms_[cursor_.site];
   const u32 inner = site.level - 1;
-  HashSum sum;
-  for (u32 lane = 0; lane < 2; ++lane) {
-    sum.lane[lane] = form.base[lane];
-    for (u32 l = 0; l < site.level; ++l) {
-      sum.lane[lane] += form.coef[lane][l] * static_cast<u64>(cursor_.vars[l]);
-    }
-  }
+  HashSum sum = sum_at(site, form);
   u64 first[kMaxTensorArgs];
   u64 step[kMaxTensorArgs];
   for (u32 p = 0; p < site.num_accesses; ++p) {

@@ -108,8 +108,7 @@ bool check_supported(const PlanView& plan, Error* error) {
                                                      {Feature::ALLOC, "temporaries"},
                                                      {Feature::COLLECTIVE, "collectives"},
                                                      {Feature::MULTI_DOMAIN, "several domains"},
-                                                     {Feature::TIER, "tiered kernels"},
-                                                     {Feature::AFTER, "explicit dependences"}};
+                                                     {Feature::TIER, "tiered kernels"}};
   for (const auto& [feature, name] : missing) {
     if (!plan.has(feature)) continue;
     return refuse(error, Status::UNSUPPORTED,

@@ -426,6 +426,10 @@ any_calls = st.one_of(
         st.lists(any_exprs, max_size=2).map(tuple),
         st.lists(any_regions | any_exprs, max_size=2).map(tuple),
         locs,
+        st.none() | any_names,
+        st.lists(
+            st.builds(ir.After, any_names, st.lists(any_exprs, max_size=2).map(tuple)), max_size=2
+        ).map(tuple),
     ),
     st.builds(ir.SlotSet, any_names, any_exprs, locs),
     st.builds(ir.SlotLoad, any_names, any_regions, locs),

@@ -393,6 +393,26 @@ def test_the_other_declaration_is_named() -> None:
     assert caught.value.why == "the other declaration is at model.py:1"
 
 
+LABELS: list[tuple[str, ir.Module]] = [
+    ("a call waits for 'x', which is no call before it", call(after=(ir.After("x"),))),
+    (
+        "label 'x' is given twice",
+        body(*(replace(LOOP, body=(replace(CALL, label="x"),)) for _ in range(2))),
+    ),
+    (
+        "'x' has fewer loops than 2",
+        call(label="x", after=(ir.After("x", (Const(0), Const(0))),)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "module"), LABELS, ids=[m for m, _ in LABELS])
+def test_labels(message: str, module: ir.Module) -> None:
+    with pytest.raises(CompileError) as caught:
+        ir.verify(module)
+    assert caught.value.message == message
+
+
 def test_every_rule_has_a_case() -> None:
     """A rule that no illegal module above breaks would be one that no test can miss."""
     module = sys.modules[ir.verify.__module__]
@@ -410,7 +430,7 @@ def test_every_rule_has_a_case() -> None:
                 rule = frame.tb_frame.f_locals.get("rule")
                 broken |= {rule.__name__} if rule is not None else set()
                 frame = frame.tb_next
-    assert rules - broken == {"loops_fit_the_plan"}  # which has a test of its own
+    assert rules - broken == {"loops_fit_the_plan", "labels_are_known"}  # which have their own
 
 
 def test_limits_are_those_of_the_format() -> None:

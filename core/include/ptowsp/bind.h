@@ -119,6 +119,15 @@ struct BoundAccess {
   bool checked = true;  // bounds are checked per task
 };
 
+// An explicit dependence: on the task of a site at some indices, or on all of the current iteration
+// of the loops that both share.
+struct BoundAfter {
+  u32 site = 0;
+  u32 shared = 0;   // loops
+  u32 indices = 0;  // first of its entries in BoundPlan::after_index
+  u32 num_indices = 0;
+};
+
 // A scalar argument: its expression, and the dtype that the kernel gets.
 struct BoundScalar {
   BoundExpr value;
@@ -132,6 +141,9 @@ struct BoundSite {
   u32 level = 0;
   u32 scalars = 0;  // first of its entries in BoundPlan::scalars
   u32 num_scalars = 0;
+  u32 afters = 0;  // first of its entries in BoundPlan::afters
+  u32 num_afters = 0;
+  bool awaited = false;  // some AFTER names it
   // What a record keeps of a task: its loop indices, then these variables.
   u32 num_registers = 0;
   u8 registers[kMostRegisters] = {};
@@ -148,7 +160,10 @@ struct BoundSite {
 
 struct BoundLoop {
   BoundExpr start, extent;
-  u32 value = kNone;      // SELECT: the column, a node
+  // SELECT: the column is columns[rows[index of loop `row`] + own index].
+  const BoundArray* rows = nullptr;
+  const BoundArray* columns = nullptr;
+  u32 row = 0;
   bool repeats = false;   // LOOP_WHILE: the extent is only a limit
   u32 leaf_site = kNone;  // the loop's body is one task of this site and nothing else
 };
@@ -199,10 +214,15 @@ class BoundPlan {
            (static_cast<Op>(instr.opcode) == Op::LET ? plan_->count(Section::SLOT) : 0);
   }
   const BoundScalar& scalar(u32 i) const { return scalars_[i]; }
+  const BoundAfter& after(u32 i) const { return afters_[i]; }
+  const BoundExpr& after_index(u32 i) const { return after_indices_[i]; }
   // Scalar argument `i` as the kernel gets it; false if it has no value or does not fit its dtype.
   bool scalar_bits(u32 i, const i64* vars, u64* out, Error* error) const;
   // The element that a LOAD site's region names.
   bool load(u32 site, const Region& region, i64* out, Error* error) const;
+
+  // The column of a sparse loop at these variables.
+  bool column(const BoundLoop& loop, const i64* vars, i64 index, i64* out, Error* error) const;
 
   // Variables of a site's task, as records keep them.
   static void pack(const BoundSite& site, const i64* vars, i64* out) {
@@ -258,6 +278,8 @@ class BoundPlan {
   std::vector<BoundSite> sites_;    // by SITE
   std::vector<u32> site_accesses_;  // the accesses of each site, in argument order
   std::vector<BoundScalar> scalars_;
+  std::vector<BoundAfter> afters_;
+  std::vector<BoundExpr> after_indices_;
   u32 num_storages_ = 0;
   std::vector<Affine> offsets_;     // by ACCESS
   std::vector<ptowsp_view> views_;  // by ACCESS

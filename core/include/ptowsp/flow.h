@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ptowsp/awaited.h"
 #include "ptowsp/cursor.h"
 #include "ptowsp/deque.h"
 #include "ptowsp/schedule.h"
@@ -68,13 +69,16 @@ class Flow {
   template <class Ready, class Freed>
   void finish(u32 slot, bool sealed, Ready ready, Freed freed) {
     while (slot != kNil) {
-      // The first task of a phase got its join as a successor, and a join is nothing to run.
+      // Joins are nothing to run: the first task of a phase has its join as a successor, and so
+      // have tasks that an AFTER waits for.
       u32 reached = kNil;
       table_.finish(slot, sealed, [&](u32 next) {
-        if (table_[next].site() == kJoinSite) {
+        if (table_[next].site() != kJoinSite) {
+          ready(next);
+        } else if (reached == kNil) {
           reached = next;
         } else {
-          ready(next);
+          finish(next, sealed, ready, freed);
         }
       });
       const u32 join = table_[slot].join;
@@ -120,10 +124,10 @@ class Flow {
       const SiteMaker& maker = makers_[cursor_.site];
       if (!has_room()) return Made::Full;
       if (maker.needs_regions && !check_regions(cursor_.site, error)) return Made::Failed;
-      if (in_leaf_ && !maker.needs_regions) {
+      if (in_leaf_ && maker.moves) {
         most -= make_leaf(maker, most, ready);
       } else {
-        make_one(maker, ready);
+        if (!make_one(maker, ready, freed, error)) return Made::Failed;
         most -= 1;
       }
       pending_ = false;
@@ -191,6 +195,7 @@ class Flow {
     u32 entries = 0;  // in the tensor maps
     u32 strip = 1;    // the most tasks of one record
     bool needs_regions = false;
+    bool moves = false;  // whole leaf loops can be made at once
     const TrackedAccess* begin = nullptr;
     const TrackedAccess* end = nullptr;
   };
@@ -207,7 +212,7 @@ class Flow {
   // Whether the cursor's task fits into the window and the table.
   bool has_room() {
     if (live_ >= window_) return false;
-    const std::size_t needed = 1 + open_.size();  // itself and a join per phase
+    const std::size_t needed = 1 + open_.size() + spare_;  // itself and a join per phase
     if (table_.available() < needed) collect();
     return table_.available() >= needed;
   }
@@ -233,15 +238,58 @@ class Flow {
     if (table_.publish(record_, num_edges_)) ready(task.slot);
   }
   // A record for the cursor's task. There is room.
-  template <class Ready>
-  void make_one(const SiteMaker& maker, Ready ready) {
+  template <class Ready, class Freed>
+  bool make_one(const SiteMaker& maker, Ready ready, Freed freed, Error* error) {
+    if (maker.site->num_afters > 0 && !find_awaited(*maker.site, ready, freed, error)) return false;
     const TaskRef task = new_record(maker, 1, 0);
+    for (const TaskRef t : waits_) depend(t, task.slot);
+    waits_.clear();
+    if (maker.site->awaited) awaited_->add(cursor_.site, cursor_.vars, task);
     for (const TrackedAccess* a = maker.begin; a != maker.end; ++a) {
       if (a->tile) touch(*a, tile_number(maker, *a), task);
     }
     if (boxes_) find_boxes(task);
     publish(task, ready);
+    return true;
   }
+  // Collects the tasks that the cursor's task waits for by AFTER. Where they are many, a join takes
+  // their place, so that others that wait for them as well have one edge each.
+  template <class Ready, class Freed>
+  bool find_awaited(const BoundSite& site, Ready ready, Freed freed, Error* error) {
+    constexpr std::size_t kMany = 8;
+    for (u32 i = site.afters; i < site.afters + site.num_afters; ++i) {
+      const BoundAfter& after = plan_.after(i);
+      if (after.num_indices > 0) {
+        TaskRef task;
+        if (!task_at(after, &task, error)) return false;
+        waits_.push_back(task);
+        continue;
+      }
+      std::vector<TaskRef>* group = awaited_->group(after.site, after.shared, cursor_.vars);
+      if (group == nullptr) continue;
+      std::erase_if(*group, [this](TaskRef t) { return table_.ended(t); });
+      if (group->size() > kMany) join_group(group, ready, freed);
+      waits_.insert(waits_.end(), group->begin(), group->end());
+    }
+    return true;
+  }
+  template <class Ready, class Freed>
+  void join_group(std::vector<TaskRef>* group, Ready ready, Freed freed) {
+    const TaskRef join = table_.acquire();
+    table_[join.slot].set(kJoinSite, 0);
+    if (boxes_) boxes_->remove(&box_entries_[join.slot]);
+    u32 edges = 0;
+    for (const TaskRef t : *group) {
+      edges += table_.add_edge(t, join.slot, edges) == TaskTable::Edge::Added ? 1 : 0;
+    }
+    group->clear();
+    if (table_.publish(join.slot, edges)) {
+      finish(join.slot, false, ready, freed);
+    } else {
+      group->push_back(join);
+    }
+  }
+  bool task_at(const BoundAfter& after, TaskRef* out, Error* error);
   // Up to `most` records for the cursor's task and those behind it in its leaf loop, as long as
   // there is room; there is for one. Leaves the cursor at the last task made.
   template <class Ready>
@@ -329,6 +377,9 @@ class Flow {
   std::optional<FixedTensorMap> boxes_;  // where there are accesses that are not tiles
   alignas(kCacheLine) Cursor cursor_;
   std::vector<Phase> open_;
+  std::optional<Awaited> awaited_;  // where the plan has explicit dependences
+  std::vector<TaskRef> waits_;      // explicit ones, of the task being made
+  u32 spare_ = 0;                   // joins that one task may need for them
   std::vector<Region> regions_;
   std::vector<SiteMaker> makers_;        // by site
   std::vector<u32> box_entries_;         // by slot

@@ -22,19 +22,20 @@ class Generator {
   const TaskHash& hash() const { return hash_; }
 
  private:
-  // The hash sum of a simple site's task as an affine form, lane by lane.
+  // The hash sum of a site's task as an affine form, lane by lane.
   struct HashForm {
     u64 base[2] = {0, 0};
     u64 coef[2][kMaxLoops] = {};
+    u64 reg_coef[2][BoundSite::kMostRegisters] = {};  // in the order of the site's registers
   };
 
   static constexpr u32 kLines = 1024;  // records in the ring
 
-  void add_word(HashForm* form, u32 position, const BoundExpr& e) const;
-  // Whether the words of a site's tasks are affine in the loop indices alone.
-  static bool has_form(const BoundSite& s) {
-    return s.simple && s.num_scalars == 0 && s.num_registers == 0;
-  }
+  void add_word(HashForm* form, u32 position, const BoundSite& site, const BoundExpr& e) const;
+  bool has_form(const BoundSite& s) const;
+  void add_scalar(HashForm* form, const BoundSite& site, u32 k) const;
+  HashSum sum_at(const BoundSite& site, const HashForm& form) const;
+  void formed_task(const BoundSite& site);
   HashForm make_form(const BoundSite& site) const;
   bool one_task(Error* error);
   void leaf_tasks(i64 count);
@@ -43,7 +44,8 @@ class Generator {
   const BoundPlan& plan_;
   Cursor cursor_;
   TaskHash hash_;
-  std::vector<HashForm> forms_;  // by SITE; meaningful for simple sites
+  std::vector<u8> formed_;       // by SITE: its form below is meaningful
+  std::vector<HashForm> forms_;  // by SITE
   std::vector<Region> regions_;
   std::size_t line_words_ = 1;
   std::vector<u64> ring_;

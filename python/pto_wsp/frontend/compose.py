@@ -45,7 +45,7 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
             )
             for decl in part.module.kernels
         }
-        bodies.append(_rename_kernels(part.module.body, renamed))
+        bodies.append(_renamed(part.module.body, renamed, f"_{len(bodies) + 1}"))
     children = tuple(bodies)
     stmt = ir.Combine(children, loc) if form == "combine" else ir.Sequential(children, loc)
     module = ir.Module(
@@ -58,8 +58,14 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
     return Traced(module, kernels.owners, declared.defaults)
 
 
-def _rename_kernels(body: ir.Body, names: Mapping[str, str]) -> ir.Body:
+def _renamed(body: ir.Body, kernels: Mapping[str, str], suffix: str) -> ir.Body:
+    """A part with the kernels of the whole, and labels that no other part has."""
+
     def rename(stmt: ir.Stmt) -> ir.Stmt:
-        return replace(stmt, kernel=names[stmt.kernel]) if isinstance(stmt, ir.Call) else stmt
+        if not isinstance(stmt, ir.Call):
+            return stmt
+        label = None if stmt.label is None else stmt.label + suffix
+        after = tuple(replace(a, label=a.label + suffix) for a in stmt.after)
+        return replace(stmt, kernel=kernels[stmt.kernel], label=label, after=after)
 
     return ir.map_stmts(body, rename)

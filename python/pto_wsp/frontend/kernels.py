@@ -24,6 +24,7 @@ from pto_wsp.frontend.annotations import (
     constant_decl,
     param_of,
 )
+from pto_wsp.frontend.handles import Handle, waits
 from pto_wsp.frontend.scalar_expr import (
     SymBool,
     SymFloat,
@@ -76,13 +77,14 @@ class Kernel:
         )
         return IndexedKernel(self, tuple(self._index(part) for part in parts), pending)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        self.call((), args, kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Handle:
+        return self.call((), args, kwargs)
 
     def call(
         self, indices: tuple[SymInt, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Trace one call."""
+    ) -> Handle:
+        """Trace one call. `after=` names calls whose tasks it waits for."""
+        waited = () if self._has("after") else waits(kwargs.pop("after", None))
         tracer = current(f"a call of kernel {self.name}")
         values = self._bind(args, kwargs)
         decls: list[ir.AnyParam] = []
@@ -100,7 +102,13 @@ class Kernel:
                     arguments.append(region.lower())
         name = tracer.kernels.name_of(self, self.decl(tuple(decls)))
         identity = tuple(lower(index) for index in indices)
-        tracer.emit(ir.Call(name, identity, tuple(arguments), srcloc.here()))
+        label = tracer.new_label(self.name)
+        loc = srcloc.here()
+        tracer.emit(ir.Call(name, identity, tuple(arguments), loc, label, waited))
+        return Handle(tracer, label, tuple(loop.scope for loop in tracer.loops))
+
+    def _has(self, name: str) -> bool:
+        return any(param.name == name for param in self.params)
 
     def _tensor_decl(self, param: TensorParam, region: Region) -> ir.ParamDecl:
         tile = param.tile
@@ -237,9 +245,9 @@ class IndexedKernel:
         self._indices = indices
         self._pending = pending
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, *args: Any, **kwargs: Any) -> Handle:
         self._pending.used = True
-        self._kernel.call(self._indices, args, kwargs)
+        return self._kernel.call(self._indices, args, kwargs)
 
 
 @overload

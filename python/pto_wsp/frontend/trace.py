@@ -111,6 +111,8 @@ class Tracer:
         self.blocks: list[OpenBlock] = [OpenBlock(self.scope)]
         self._code = code
         self._names: set[str] = set()  # of slots
+        self._labels: set[str] = set()  # of calls
+        self.used_labels: set[str] = set()  # those that other calls wait for
         self._tensor_names: dict[int, tuple[Tensor, str]] = {}
         self._pending: list[Pending] = []
         self._left_early: CompileError | None = None
@@ -193,6 +195,14 @@ class Tracer:
         branch.close()
         return tuple(branch.body)
 
+    def new_label(self, kernel: str) -> str:
+        """A label for a call that no other has."""
+        label, number = kernel, 2
+        while label in self._labels:
+            label, number = f"{kernel}_{number}", number + 1
+        self._labels.add(label)
+        return label
+
     # --- slots ---
 
     def load(self, region: ir.Region, loc: SrcLoc | None) -> SymInt:
@@ -254,7 +264,13 @@ class Tracer:
                     why="by itself it generates no task",
                     fix=pending.fix,
                 )
-        return tuple(self.blocks[0].body)
+        return ir.map_stmts(tuple(self.blocks[0].body), self._unlabelled)
+
+    def _unlabelled(self, stmt: ir.Stmt) -> ir.Stmt:
+        """Calls that nobody waits for have no label."""
+        if not isinstance(stmt, ir.Call) or stmt.label in self.used_labels:
+            return stmt
+        return replace(stmt, label=None)
 
 
 def current(what: str) -> Tracer:

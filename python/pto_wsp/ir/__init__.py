@@ -2,6 +2,7 @@
 
 from pto_wsp.ir.nodes import COMPARISONS as COMPARISONS
 from pto_wsp.ir.nodes import LOGIC as LOGIC
+from pto_wsp.ir.nodes import After as After
 from pto_wsp.ir.nodes import AnyParam as AnyParam
 from pto_wsp.ir.nodes import Argument as Argument
 from pto_wsp.ir.nodes import ArrayLoad as ArrayLoad

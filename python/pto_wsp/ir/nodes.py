@@ -412,6 +412,15 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """Tasks of a labelled call that a task waits for: those of the current iteration of the loops
+    that both are in, or the one at `indices` of the innermost loops around that call."""
+
+    label: str
+    indices: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A kernel call: one argument per kernel parameter that is not constexpr, in parameter order:
     regions for tensors, expressions for scalars."""
@@ -420,6 +429,8 @@ class Call:
     indices: tuple[Expr, ...]
     args: tuple[Argument, ...]
     loc: SrcLoc | None = field(default=None, compare=False)
+    label: str | None = None  # by which calls behind it refer to it
+    after: tuple[After, ...] = ()
 
     @property
     def regions(self) -> tuple[Region, ...]:

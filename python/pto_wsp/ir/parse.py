@@ -12,6 +12,7 @@ from typing import Literal, NoReturn, TypeAlias, TypeVar
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError
 from pto_wsp.ir.nodes import (
+    After,
     AnyParam,
     Argument,
     ArrayLoad,
@@ -473,12 +474,20 @@ class _Parser:
     def call(self) -> Call:
         if self.next.kind not in ("word", "string"):
             self.expected("a statement or '}'")
+        label = None
+        if self.accept("label"):
+            label = self.name()
+            self.expect(":")
         kernel = self.name()
         indices = self.listed("[", self.expr, "]") if self.at("[") else ()
         declared = self.kernels.get(kernel)
         params = iter(given_params(declared) if declared else ())
         args = self.listed("(", lambda: self.arg(next(params, None)), ")")
-        return Call(kernel, indices, args, self.loc())
+        after: list[After] = []
+        while self.accept("after"):
+            name = self.name()
+            after.append(After(name, self.listed("[", self.expr, "]") if self.at("[") else ()))
+        return Call(kernel, indices, args, self.loc(), label, tuple(after))
 
     def arg(self, param: ParamDecl | ScalarDecl | None) -> Argument:
         """A region or a value, after the name of its parameter if the text gives one."""

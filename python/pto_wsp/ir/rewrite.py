@@ -152,6 +152,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield from stmt.indices
             for arg in stmt.args:
                 yield from _argument_exprs(arg)
+            for after in stmt.after:
+                yield from after.indices
         case Combine() | Sequential():
             return
         case _:
@@ -216,7 +218,10 @@ def _with_exprs(stmt: Stmt, change: ExprMap) -> Stmt:
         case Call():
             indices = tuple(change(i) for i in stmt.indices)
             args = tuple(_argument(a, change) for a in stmt.args)
-            return replace(stmt, indices=indices, args=args)
+            after = tuple(
+                replace(a, indices=tuple(change(i) for i in a.indices)) for a in stmt.after
+            )
+            return replace(stmt, indices=indices, args=args, after=after)
         case Combine() | Sequential():
             return stmt
         case _:

@@ -45,6 +45,7 @@ from typing import assert_never
 
 from pto_wsp.dtypes import DType
 from pto_wsp.ir.nodes import (
+    After,
     AnyParam,
     Argument,
     ArrayLoad,
@@ -92,7 +93,7 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _WORDS = """
     module symbol tensor kernel include body schedule drop combine and sequential then parallel in
     none min max when otherwise while limit set load value column slot var select reduce search
-    float not or tile padded of scalar constexpr
+    float not or tile padded of scalar constexpr label after
 """
 KEYWORDS = frozenset(_WORDS.split())
 
@@ -315,7 +316,14 @@ class _Printer:
         if len(params) == len(args):
             names = (name_text(p.name) for p in params)
             args = [f"{n} = {r}" for n, r in zip(names, args, strict=True)]
-        return f"{name_text(call.kernel)}{indices}({', '.join(args)}){self.loc(call.loc)}"
+        label = "" if call.label is None else f"label {name_text(call.label)}: "
+        after = "".join(f" after {self.waited(a)}" for a in call.after)
+        head = f"{label}{name_text(call.kernel)}{indices}({', '.join(args)})"
+        return f"{head}{after}{self.loc(call.loc)}"
+
+    def waited(self, after: After) -> str:
+        indices = f"[{', '.join(self.expr(i) for i in after.indices)}]" if after.indices else ""
+        return name_text(after.label) + indices
 
     def argument(self, arg: Argument) -> str:
         return self.region(arg) if isinstance(arg, Region) else f"value {self.expr(arg)}"

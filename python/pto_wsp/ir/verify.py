@@ -46,7 +46,7 @@ from pto_wsp.ir.nodes import (
     TensorDecl,
     While,
 )
-from pto_wsp.ir.rewrite import exprs, loop_vars, walk
+from pto_wsp.ir.rewrite import bodies, exprs, loop_vars, walk
 from pto_wsp.ir.text import ONE, given_params
 from pto_wsp.ir.types import expr_type, scalar_type
 from pto_wsp.ir.verify_expr import (
@@ -517,10 +517,34 @@ def _argument_faults(where: str, param: ParamDecl, region: Region, scope: Scope)
 
 
 def call_has_few_words(call: Call, _: Scope) -> Faults:
-    words = len(call.indices) + len(call.args)
+    words = len(call.indices) + len(call.args) + len(call.after)
     if words > MAX_ARG_WORDS:
         message = f"a call of kernel '{call.kernel}' has {words} indices and arguments"
         yield Fault(message, _at_most(MAX_ARG_WORDS))
+
+
+def labels_are_known(body: Body, _: Scope) -> Faults:
+    """Calls wait for calls before them, by labels that are given once."""
+    seen: dict[str, tuple[str, ...]] = {}
+    yield from _label_faults(body, (), seen)
+
+
+def _label_faults(body: Body, loops: tuple[str, ...], seen: dict[str, tuple[str, ...]]) -> Faults:
+    for stmt in body:
+        inside = (*loops, stmt.var) if isinstance(stmt, Loop | While) else loops
+        for inner in bodies(stmt):
+            yield from _label_faults(inner, inside, seen)
+        if not isinstance(stmt, Call):
+            continue
+        if stmt.label is not None:
+            if stmt.label in seen:
+                yield Fault(f"label '{stmt.label}' is given twice")
+            seen[stmt.label] = loops
+        for after in stmt.after:
+            if after.label not in seen or (after.label == stmt.label and not after.indices):
+                yield Fault(f"a call waits for '{after.label}', which is no call before it")
+            elif len(after.indices) > len(seen[after.label]):
+                yield Fault(f"'{after.label}' has fewer loops than {len(after.indices)}")
 
 
 def loops_fit_the_plan(body: Body, _: Scope) -> Faults:
@@ -570,4 +594,4 @@ SLOT_SET_RULES: tuple[Rule[SlotSet], ...] = (slot_value_is_an_integer,)
 SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (slot_is_one_element,)
 BLOCK_RULES: tuple[Rule[Block], ...] = (blocks_are_not_too_deep, block_has_parts)
 CALL_RULES: tuple[Rule[Call], ...] = (call_fits_the_kernel, call_has_few_words)
-WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (loops_fit_the_plan,)
+WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (loops_fit_the_plan, labels_are_known)

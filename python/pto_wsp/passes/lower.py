@@ -5,6 +5,7 @@ Tables first (symbols, tensors, kernels), then the code in one walk of the body,
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -265,6 +266,10 @@ class _Code:
     declared: Mapping[str, ir.KernelDecl]
     # By name and level: slots of one name at one level share a record, in whatever bodies they are.
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    # By label of a call: its site, and the axes around it.
+    labels: dict[str, tuple[int, tuple[int, ...]]] = field(
+        default_factory=dict[str, tuple[int, tuple[int, ...]]]
+    )
 
     def main(self, body: ir.Body) -> None:
         entry = self.builder.add(plan.Entry(pc=self.builder.here))
@@ -442,7 +447,9 @@ class _Code:
         )
         number = self.builder.add(site)
         self.builder.debug(plan.Section.SITE, number, call.loc)
-        words = len(call.indices) + len(call.args)
+        if call.label is not None:
+            self.labels[call.label] = number, tuple(place.axes.values())
+        words = len(call.indices) + len(call.args) + len(call.after)
         self.builder.emit(plan.Op.TASK, words, number)
         for index in call.indices:
             self.identity(index, place)
@@ -453,6 +460,32 @@ class _Code:
             elif not isinstance(arg, ir.Region):
                 value = self.exprs.lower(arg, place.variables)
                 self.builder.emit(plan.Op.SCALAR, operand2=value)
+        for after in call.after:
+            self.after(after, place)
+
+    def after(self, after: ir.After, place: _Place) -> None:
+        """The loops that both calls are in are the same axes, from the outermost on."""
+        site, axes = self.labels[after.label]
+        pairs = zip(axes, place.axes.values(), strict=False)
+        shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        if after.indices:
+            shared = min(shared, len(axes) - len(after.indices))
+        given = len(axes) - shared if after.indices else 0
+        # Loops between the shared ones and those that are named stand at the same index.
+        middle = [ir.LoopVar(n) for n in list(place.axes)[shared : len(axes) - len(after.indices)]]
+        indices = (*middle, *after.indices)[:given] if given else ()
+        first = self.builder.count(plan.Section.EXPR_LIST)
+        for index in indices:
+            node = self.exprs.lower(index, place.variables)
+            self.builder.add(plan.ExprRef(expr=node))
+        record = plan.After(
+            site=site,
+            kind=plan.DepKind.AFTER,
+            shared_levels=shared,
+            indices=first if indices else 0,
+            num_indices=len(indices),
+        )
+        self.builder.emit(plan.Op.AFTER, operand2=self.builder.add(record))
 
     def identity(self, index: ir.Expr, place: _Place) -> None:
         """A bracket index; the two short forms cover nearly all of them."""

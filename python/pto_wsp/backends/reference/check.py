@@ -21,14 +21,14 @@ from pto_wsp.plan import (
 _FEATURES = frozenset(
     {
         *(Feature.RAGGED, Feature.SPARSE, Feature.COND, Feature.SLOT, Feature.DATA_DEPENDENT),
-        Feature.ACCUM,
+        *(Feature.ACCUM, Feature.AFTER),
     }
 )
 _OPS = frozenset(
     {
         *(Op.HALT, Op.NOP, Op.END, Op.PARALLEL_FOR, Op.FOR_EACH, Op.COMBINE, Op.SEQUENTIAL),
         *(Op.SELECT, Op.COND, Op.ELSE, Op.EXT, Op.LOOP_WHILE, Op.SLOT_SET, Op.SLOT_LOAD),
-        *(Op.TASK, Op.PARAM_CONST, Op.PARAM_LOOPVAR, Op.PARAM_EXPR, Op.SCALAR),
+        *(Op.TASK, Op.PARAM_CONST, Op.PARAM_LOOPVAR, Op.PARAM_EXPR, Op.SCALAR, Op.AFTER),
         *(Op.IO_INPUT, Op.IO_OUTPUT, Op.IO_INOUT, Op.IO_ACCUM),
     }
 )

@@ -1,0 +1,87 @@
+"""What a kernel call gives back: a name for its tasks, for `after=` of later calls."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pto_wsp import ir, srcloc
+from pto_wsp.errors import CompileError, TypeCheckError
+from pto_wsp.frontend.context import Scope
+from pto_wsp.frontend.scalar_expr import as_symint, is_integer, lower
+from pto_wsp.frontend.trace import Tracer, current
+
+
+class Handle:
+    """The tasks of one call. `after=h` waits for all of them in the current iteration of the loops
+    that both calls are in; `after=h[i - 1]` for the one at these indices of its innermost loops."""
+
+    __slots__ = ("_indices", "_label", "_scopes", "_tracer")
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        label: str,
+        scopes: tuple[Scope, ...],
+        indices: tuple[ir.Expr, ...] = (),
+    ) -> None:
+        self._tracer = tracer
+        self._label = label
+        self._scopes = scopes  # of the loops around the call
+        self._indices = indices
+
+    def __getitem__(self, index: Any) -> Handle:
+        given = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
+        if not all(is_integer(each) for each in given):
+            raise TypeCheckError(
+                f"the handle of {self._label} is indexed with {type(given[0]).__name__}",
+                loc=srcloc.here(),
+                why="indices name one task by the loops around its call",
+                fix="write h[i - 1] with a loop variable, an integer or an expression of them",
+            )
+        outer = self._scopes[: len(self._scopes) - len(given)]
+        if len(given) > len(self._scopes) or not all(scope.is_open for scope in outer):
+            raise CompileError(
+                f"the handle of {self._label} has {len(given)} indices",
+                loc=srcloc.here(),
+                why=f"its call is in {len(self._scopes)} loops, and the ones without an index "
+                "must be around this call, too",
+                fix="give an index for each loop that has ended, from the outermost of them on",
+            )
+        exprs = tuple(lower(as_symint(each)) for each in given)
+        return Handle(self._tracer, self._label, self._scopes, exprs)
+
+    def __iter__(self) -> Any:
+        raise TypeCheckError(
+            f"the handle of {self._label} is unpacked or iterated over",
+            loc=srcloc.here(),
+            why="it names the tasks of a call",
+            fix="pass it on: k2[i](..., after=h)",
+        )
+
+    def wait(self) -> ir.After:
+        """For a call that waits for these tasks."""
+        if current("after=") is not self._tracer:
+            raise CompileError(
+                f"after= names a call of {self._label} in another workload",
+                loc=srcloc.here(),
+                why="a handle means something while its own workload is traced",
+                fix="write both calls in one workload, or compose with sequential(...)",
+            )
+        self._tracer.used_labels.add(self._label)
+        return ir.After(self._label, self._indices)
+
+
+def waits(after: object) -> tuple[ir.After, ...]:
+    """The calls that `after=` names: a handle or several."""
+    if after is None:
+        return ()
+    given = cast("list[object]", after) if isinstance(after, list | tuple) else [after]
+    for each in given:
+        if not isinstance(each, Handle):
+            raise TypeCheckError(
+                f"after= is {type(each).__name__}",
+                loc=srcloc.here(),
+                why="it names calls by what they returned",
+                fix="write h = k[i](...) and then k2[i](..., after=h)",
+            )
+    return tuple(each.wait() for each in given if isinstance(each, Handle))
