@@ -44,6 +44,14 @@ def test_plan_of_the_c_example(tmp_path: Path) -> None:
     assert (tmp_path / "grid.plan").read_bytes() == kept, "run python examples/c/grid.py"
 
 
+def test_plans_of_the_cpp_tests(tmp_path: Path) -> None:
+    """Plans in tests/cpp/plans must be what the scripts beside them write."""
+    for script in sorted((ROOT / "tests/cpp/plans").glob("*.py")):
+        run([str(script.relative_to(ROOT)), str(tmp_path / "new.plan")], ROOT)
+        kept = script.with_suffix(".plan").read_bytes()
+        assert (tmp_path / "new.plan").read_bytes() == kept, f"run python {script}"
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
 def test_example(path: Path, tmp_path: Path) -> None:
     args = SMALL.get(path.parent.name, [])

@@ -11,7 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.context import ROOT, Bench, Json
-from benchmarks.host.workload import LLAMA_7B, make_attention, make_eight, one_task, stamps
+from benchmarks.host.workload import (
+    LLAMA_7B,
+    make_attention,
+    make_eight,
+    make_sparse,
+    one_task,
+    stamps,
+)
 from benchmarks.sampling import Job, Samples, interleave
 from pto_wsp import DenseDyn, Tensor
 
@@ -26,6 +33,7 @@ def measure(bench: Bench) -> Json:
         "compile": _compile(bench),
         "fresh": _fresh(bench),
         "generation": _generation(bench),
+        "sparse_generation": _sparse_generation(bench),
         "execute": _execute(bench),
         "first_task": _first_task(bench),
     }
@@ -95,6 +103,21 @@ def _generation(bench: Bench) -> Json:
     return {
         "tasks": tasks,
         "seconds": taken.median / 1e9,
+        "million_tasks_per_s": taken.map(lambda ns: tasks / ns * 1e3).to_json(),
+    }
+
+
+def _sparse_generation(bench: Bench) -> Json:
+    """The same for a conditional, ragged, sparse nest with scalars."""
+    bench.say("generation rate of a conditional, ragged, sparse nest")
+    with make_sparse(max(8, round(1000 * min(1.0, bench.protocol.scale)))).compile(
+        num_threads=1
+    ) as program:
+        tasks = program.num_tasks()
+        protocol = bench.protocol.fewer(5)
+        taken = interleave({"hash": lambda: _timed(program.task_hash)}, protocol)["hash"]
+    return {
+        "tasks": tasks,
         "million_tasks_per_s": taken.map(lambda ns: tasks / ns * 1e3).to_json(),
     }
 

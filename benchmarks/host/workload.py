@@ -6,7 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from pto_wsp import DenseDyn, In, InOut, Out, P, Tensor, Workload, kernel, workload
+from pto_wsp import (
+    DenseDyn,
+    DType,
+    In,
+    InOut,
+    Out,
+    P,
+    Scalar,
+    Sparse,
+    Tensor,
+    Workload,
+    kernel,
+    workload,
+)
 
 TILE = 32  # tokens; 16K tokens are 512 tiles
 LLAMA_7B = (4, 32, 512, 512)  # batch, heads, query tiles, key tiles at 16K tokens
@@ -38,6 +51,29 @@ def make_attention(extents: tuple[int, int, int, int]) -> Workload:
     tensors = {name: Tensor(data=np.empty(shape, np.float32)) for name, shape in shapes.items()}
     axes = [DenseDyn(extent) for extent in extents]
     return attention(*axes, **tensors)
+
+
+@kernel(cpp_src="y[0] = x[0] * w[0] * s;")
+def scaled(x: In[Tensor], w: In[Tensor], y: Out[Tensor], s: Scalar[DType.I64]): ...
+
+
+@workload
+def routed(batch, lens, routing, X, W, Y):
+    for b in P(batch):
+        for t in P(lens[b]):
+            with P.when(t % 4 != 3):
+                for e in P.sel(routing[b]):
+                    scaled[b, t, e](X[b, t], W[e], Y[b, t, routing.pos], t)
+
+
+def make_sparse(rows: int) -> Workload:
+    """Ragged rows of up to 1000 tokens, a condition on the token, 8 of 64 columns for each row."""
+    random = np.random.default_rng(0)
+    batch = DenseDyn(rows)
+    routing = Sparse(batch, np.arange(0, 8 * rows + 1, 8), random.integers(0, 64, 8 * rows))
+    shapes = {"X": (rows, 1000), "W": (64,), "Y": (rows, 1000, 8)}
+    tensors = {name: Tensor(data=np.empty(shape, np.float32)) for name, shape in shapes.items()}
+    return routed(batch, random.integers(100, 1000, rows), routing, **tensors)
 
 
 EIGHT = tuple(f"t{k}" for k in range(8))

@@ -239,6 +239,12 @@ class NativeRun {
     return counts;
   }
 
+  std::tuple<uint64_t, uint64_t> hash() const {
+    uint64_t lanes[2];
+    ptowsp_run_hash(run_, lanes);
+    return {lanes[0], lanes[1]};
+  }
+
   // The events as the bytes of an array of ptowsp_event.
   nb::bytes trace() const {
     std::vector<ptowsp_event> events(ptowsp_run_trace(run_, nullptr, 0));
@@ -299,7 +305,8 @@ class NativeProgram {
   }
 
   // (run, None) or (None, error); raises what a signal handler raised while the run went on.
-  static nb::tuple start(nb::object self, const std::vector<Binding>& bindings, bool asynchronous) {
+  static nb::tuple start(nb::object self, const std::vector<Binding>& bindings, bool asynchronous,
+                         bool hashed) {
     NativeProgram& program = nb::cast<NativeProgram&>(self);
     const std::vector<ptowsp_binding> native = to_native(bindings);
     ptowsp_error error{};
@@ -307,8 +314,9 @@ class NativeProgram {
     ptowsp_run* run = nullptr;
     {
       nb::gil_scoped_release nogil;
-      run = ptowsp_run_start(program.program_, native.data(), native.size(), asynchronous ? 1 : 0,
-                             Signals::poll, &signals, &error);
+      const int32_t flags = (asynchronous ? PTOWSP_RUN_ASYNC : 0) | (hashed ? PTOWSP_RUN_HASH : 0);
+      run = ptowsp_run_start(program.program_, native.data(), native.size(), flags, Signals::poll,
+                             &signals, &error);
     }
     if (run == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
     nb::object out = nb::cast(new NativeRun(run, program.workers_, std::move(self)),
@@ -391,6 +399,7 @@ void ptowsp::bind_program(nb::module_& m) {
       .def("cancel", &NativeRun::cancel, "Asks the run to end early.")
       .def("stats", &NativeRun::stats, nb::sig("def stats(self) -> dict[str, int]"),
            "The counters of stats.def by name.")
+      .def("hash", &NativeRun::hash)
       .def("worker_tasks", &NativeRun::worker_tasks, nb::sig("def worker_tasks(self) -> list[int]"),
            "Tasks that each worker ran.")
       .def("trace", &NativeRun::trace, "The trace as an array of struct ptowsp_event.");
@@ -409,8 +418,10 @@ void ptowsp::bind_program(nb::module_& m) {
                    "collections.abc.Callable[[list[numpy.ndarray], list[int]], None]) -> None"),
            "A function of the views and the loop indices of a task.")
       .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"),
+           nb::arg("hashed"),
            nb::sig("def start(self, bindings: " PTOWSP_BINDINGS
-                   ", asynchronous: bool) -> tuple[NativeRun | None, " PTOWSP_ERROR "]"),
+                   ", asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, " PTOWSP_ERROR
+                   "]"),
            "A run, or the reason why the bindings do not fit.")
       .def("generate", &NativeProgram::generate, nb::arg("bindings"),
            nb::sig("def generate(self, bindings: " PTOWSP_BINDINGS

@@ -105,18 +105,18 @@ int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptow
 void ptowsp_program_after_fork(ptowsp_program* program) { program->program->after_fork(); }
 
 ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
-                             int32_t async, ptowsp_interrupt_fn interrupt, void* user,
+                             int32_t flags, ptowsp_interrupt_fn interrupt, void* user,
                              ptowsp_error* error) {
   return guarded<ptowsp_run*>(nullptr, error, [&]() -> ptowsp_run* {
     Error e;
-    auto queued = program->program->prepare(bindings, count, &e);
+    auto queued = program->program->prepare(bindings, count, (flags & PTOWSP_RUN_HASH) != 0, &e);
     if (queued == nullptr) {
       report(e, error);
       return nullptr;
     }
     auto run = std::make_unique<ptowsp_run>();
     run->queued = std::move(queued);
-    if (async != 0) {
+    if ((flags & PTOWSP_RUN_ASYNC) != 0) {
       program->program->start(run->queued.get());
     } else {
       run->queued->run->set_interrupt(interrupt, user);
@@ -124,6 +124,12 @@ ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bind
     }
     return run.release();
   });
+}
+
+void ptowsp_run_hash(const ptowsp_run* run, uint64_t hash[2]) {
+  const ptowsp::TaskHash found = run->queued->run->hash();
+  hash[0] = found.lane[0];
+  hash[1] = found.lane[1];
 }
 
 int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error) {

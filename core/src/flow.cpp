@@ -4,7 +4,7 @@
 
 namespace ptowsp {
 
-Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, bool hashed,
            std::unique_ptr<FlowMemory> memory)
     : plan_(plan),
       window_(config.window),
@@ -13,7 +13,8 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
       table_(memory_->table),
       tiles_(memory_->tiles),
       cursor_(Cursor::at_entry(plan, 0)),
-      regions_(kMaxTensorArgs) {
+      regions_(kMaxTensorArgs),
+      hashed_(hashed) {
   make_makers(config, workers);
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
   if (spare_ > 0) awaited_.emplace(plan, &table_);
@@ -32,7 +33,8 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
     maker.entries = tracking_.entries(s);
     maker.strip = longest_strip(s, config, workers);
     maker.needs_regions = tracking_.needs_regions(s);
-    maker.moves = !maker.needs_regions && !maker.site->awaited && maker.site->num_afters == 0;
+    maker.moves =
+        !maker.needs_regions && !hashed_ && !maker.site->awaited && maker.site->num_afters == 0;
     maker.begin = accesses.data();
     maker.end = accesses.data() + accesses.size();
     makers_.push_back(maker);
@@ -152,6 +154,16 @@ void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task) {
       tiles_.read(tile, task, before);
     }
   }
+}
+
+bool Flow::hash_task(Error* error) {
+  const BoundSite& site = plan_.sites()[cursor_.site];
+  for (u32 p = 0; p < site.num_accesses; ++p) {
+    if (!plan_.region(plan_.site_access(site, p), cursor_.vars, &regions_[p], error)) return false;
+  }
+  if (plan_.hash_task(cursor_.site, cursor_.vars, regions_.data(), &hash_, error)) return true;
+  error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, site.level);
+  return false;
 }
 
 // The task that an AFTER names by its indices.

@@ -25,7 +25,7 @@ bool Program::set_kernel(u32 kernel, KernelSlot slot) {
 }
 
 std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std::size_t count,
-                                            Error* error) {
+                                            bool hashed, Error* error) {
   for (u32 k = 0; k < kernels_.size(); ++k) {
     if (kernels_[k].fn != nullptr) continue;
     const Kernel kernel = plan().get<Section::KERNEL>(k);
@@ -37,7 +37,7 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
   if (bound == nullptr) return nullptr;
   auto out = std::make_unique<QueuedRun>();
   out->program = this;
-  out->run = std::make_unique<Run>(std::move(bound), config_, &kernels_, workers_, seed_);
+  out->run = std::make_unique<Run>(std::move(bound), config_, &kernels_, workers_, seed_, hashed);
   return out;
 }
 

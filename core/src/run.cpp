@@ -6,11 +6,12 @@
 namespace ptowsp {
 
 Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
-         const std::vector<KernelSlot>* kernels, u32 workers, u64 seed)
+         const std::vector<KernelSlot>* kernels, u32 workers, u64 seed, bool hashed)
     : plan_(std::move(plan)),
       config_(config),
-      mode_(choose_mode(*plan_, config, workers)),
+      mode_(choose_mode(*plan_, config, workers, hashed)),
       traced_(config.trace != TracePolicy::NONE),
+      hashed_(hashed),
       next_iteration_(0) {
   workers_.reserve(workers);
   for (u32 w = 0; w < workers; ++w) {
@@ -31,7 +32,7 @@ Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
 void Run::begin(std::unique_ptr<FlowMemory> memory) {
   clock_ = Clock();
   if (mode_ != Mode::Flow) return;
-  flow_ = std::make_unique<Flow>(*plan_, config_, workers(), std::move(memory));
+  flow_ = std::make_unique<Flow>(*plan_, config_, workers(), hashed_, std::move(memory));
   flow_->table().set_alone(!started_);
   if (traced_) ready_ticks_.resize(flow_->table().capacity());
   if (config_.ready == ReadyPolicy::FIFO) fifo_.emplace(config_.window);
@@ -42,6 +43,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
 }
 
 std::unique_ptr<FlowMemory> Run::end() {
+  final_hash_ = hash();
   final_stats_ = stats();
   // A run that failed leaves tasks behind that never end.
   if (flow_ == nullptr || !error_.ok()) return nullptr;
@@ -49,12 +51,13 @@ std::unique_ptr<FlowMemory> Run::end() {
   return flow_->take_memory();
 }
 
-Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers) {
+Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+                           bool hashed) {
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;
-  const u32 axis = plan.independent_axis();
+  const u32 axis = hashed ? kNone : plan.independent_axis();
   // Each worker of a split run has a task in flight, and the window counts tasks in flight.
   if (axis == kNone || config.window < workers) return Mode::Flow;
   // With few iterations the work inside of them has to be shared, too.
@@ -112,6 +115,15 @@ bool Run::run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* e
   event->end_ns = Clock::ticks();
   me.trace.add(*event);
   return ok;
+}
+
+TaskHash Run::hash() const {
+  if (final_stats_) return final_hash_;
+  TaskHash total = flow_ != nullptr ? flow_->hash() : TaskHash{};
+  for (const auto& w : workers_) {
+    for (u32 lane = 0; lane < 2; ++lane) total.lane[lane] += w->hash.lane[lane];
+  }
+  return total;
 }
 
 u64 Run::trace_size() const {

@@ -54,13 +54,27 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   me.bounds_checked += site.num_checked;
   const u32 opener = cursor->depth > 0 ? cursor->frames[cursor->depth - 1].pc : 0;
   const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
-  if (!leaf || traced_) return run_task(worker, *cursor, error) ? 1 : 0;
+  if (hashed_ && !hash_here(worker, *cursor, error)) return 0;
+  if (!leaf || traced_ || hashed_) return run_task(worker, *cursor, error) ? 1 : 0;
   const i64 count = std::min<i64>(cursor->leaf_left(), me.budget);
   i64 packed[kMaxVars];
   BoundPlan::pack(site, cursor->vars, packed);
   if (!me.runner.run_leaf(cursor->site, packed, cursor->task_id, count, &me.tasks, error)) return 0;
   cursor->leaf_skip(count);
   return count;
+}
+
+bool Run::hash_here(u32 worker, const Cursor& cursor, Error* error) {
+  Worker& me = *workers_[worker];
+  const BoundSite& site = plan_->sites()[cursor.site];
+  me.regions.resize(kMaxTensorArgs);
+  bool ok = true;
+  for (u32 p = 0; p < site.num_accesses && ok; ++p) {
+    ok = plan_->region(plan_->site_access(site, p), cursor.vars, &me.regions[p], error);
+  }
+  ok = ok && plan_->hash_task(cursor.site, cursor.vars, me.regions.data(), &me.hash, error);
+  if (!ok) error->at_task(cursor.site, cursor.task_id, cursor.vars, site.level);
+  return ok;
 }
 
 // Everything before the load has ended.

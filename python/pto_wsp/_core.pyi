@@ -30,6 +30,8 @@ class NativeRun:
     def stats(self) -> dict[str, int]:
         """The counters of stats.def by name."""
 
+    def hash(self) -> tuple[int, int]: ...
+
     def worker_tasks(self) -> list[int]:
         """Tasks that each worker ran."""
 
@@ -49,7 +51,7 @@ class NativeProgram:
     def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], list[int]], None]) -> None:
         """A function of the views and the loop indices of a task."""
 
-    def start(self, bindings: Sequence[tuple[int, int, object, bool]], asynchronous: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
+    def start(self, bindings: Sequence[tuple[int, int, object, bool]], asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A run, or the reason why the bindings do not fit."""
 
     def generate(self, bindings: Sequence[tuple[int, int, object, bool]]) -> tuple[int, int, int, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:

@@ -319,7 +319,7 @@ def test_refuses_includes_in_one_string(refused: Refused) -> None:
         (lambda: add(X, X, X, X), "4 positional arguments"),
         (lambda: add(X, X, X, a=X), "two values for a"),
         (lambda: add(X, X, X, c=X), "an unknown argument c"),
-        (lambda: add(X, X, X, after=None), "an unknown argument after"),
+        (lambda: add(X, X, X, before=None), "an unknown argument before"),
     ],
 )
 def test_refuses_calls_that_do_not_fit(

@@ -306,7 +306,7 @@ class _Maker:
         values = {
             DType.I64: self.expr,
             DType.BOOL: self.condition,
-            DType.F32: lambda: ir.FloatConst(ir.float_bits(0.5)),
+            DType.F32: lambda: ir.FloatConst(ir.float_bits(self.pick(0.5, -1.5))),
         }
         return tuple(values[p.dtype]() for p in params if isinstance(p, ir.ScalarDecl))
 

@@ -158,16 +158,17 @@ def check(module: ir.Module, schedule: tuple[ir.Directive, ...], workers: int, s
     plan = lower(run_passes(module))
     wanted = memory()
     with program(plan, "reference") as reference:
-        reference.execute(**wanted)
-        counted = reference.stats
+        reference.execute(hash=True, **wanted)
+        counted, hashed = reference.stats, reference.task_hash()
     assume(counted.tasks <= MOST_TASKS)
     for directives, threads in (((), workers), (schedule, workers), (schedule, 1)):
         with program(
             scheduled(plan, directives), "cpu_sim", num_threads=threads, seed=seed
         ) as tested:
-            for _ in range(2):
+            for repeat in range(2):
                 found = memory()
-                tested.execute(**found)
+                tested.execute(hash=repeat == 0, **found)
+                assert repeat > 0 or tested.task_hash() == hashed
                 assert (tested.stats.tasks, tested.stats.loads) == (counted.tasks, counted.loads)
                 assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 

@@ -49,7 +49,8 @@ def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: in
         options = {"num_threads": threads, "seed": seed}
         with program(scheduled(plan, directives), "cpu_sim", **options) as tested:
             assert tested.task_hash(**values) == hashed
-            tested.execute(**case.bind()[1])  # elsewhere; now all workers are awake
+            tested.execute(hash=True, **case.bind()[1])  # elsewhere; now all workers are awake
+            assert tested.task_hash() == hashed
             tested.execute(**values)
             stats = tested.stats
             assert stats.tasks == stats.generated == len(order.tasks)

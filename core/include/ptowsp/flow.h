@@ -48,7 +48,7 @@ class Flow {
   };
 
   // `memory` comes from an earlier run that ended well, or is null.
-  Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+  Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, bool hashed,
        std::unique_ptr<FlowMemory> memory);
 
   // After a run that ended well.
@@ -124,6 +124,7 @@ class Flow {
       const SiteMaker& maker = makers_[cursor_.site];
       if (!has_room()) return Made::Full;
       if (maker.needs_regions && !check_regions(cursor_.site, error)) return Made::Failed;
+      if (hashed_ && !hash_task(error)) return Made::Failed;
       if (in_leaf_ && maker.moves) {
         most -= make_leaf(maker, most, ready);
       } else {
@@ -170,6 +171,7 @@ class Flow {
   u64 map_high() const { return std::max(map_high_, entries_); }
   u64 bounds_checked() const { return bounds_checked_; }
   u64 loads() const { return loads_; }
+  const TaskHash& hash() const { return hash_; }
   std::size_t bytes() const {
     return table_.bytes() + tiles_.bytes() + (boxes_ ? boxes_->bytes() : 0);
   }
@@ -341,6 +343,7 @@ class Flow {
   void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task);
   bool check_regions(u32 site, Error* error);
   bool load(Error* error);
+  bool hash_task(Error* error);
   void enter_phase(TaskRef task);
   void make_join(std::size_t phase);
   void depend(TaskRef before, u32 slot) {
@@ -396,6 +399,8 @@ class Flow {
   u64 map_high_ = 0;
   u64 bounds_checked_ = 0;
   u64 loads_ = 0;
+  const bool hashed_;
+  TaskHash hash_;
   alignas(kCacheLine) std::atomic<bool> token_{false};
 };
 

@@ -49,7 +49,7 @@ class Program {
   bool set_kernel(u32 kernel, KernelSlot slot);
 
   // A run with these bindings, not started. Null: `error` says what does not fit.
-  std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count,
+  std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count, bool hashed,
                                      Error* error);
   // Waits for its turn, runs with the calling thread as worker 0, returns when it has ended.
   void run(QueuedRun* run);

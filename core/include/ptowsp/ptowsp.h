@@ -147,11 +147,16 @@ int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptow
 /* After fork() in the child: forgets threads that do not exist there. */
 void ptowsp_program_after_fork(ptowsp_program* program);
 
-/* Starts a run. With `async` non-zero a thread of the program serves as worker 0 and the call
- * returns at once; otherwise the calling thread is worker 0 and the run has ended on return.
- * NULL only when the run could not be made (bad bindings): `error` says why. */
+/* How a run is made. */
+enum {
+  PTOWSP_RUN_ASYNC = 1, /* a thread of the program is worker 0, and the call returns at once */
+  PTOWSP_RUN_HASH = 2,  /* adds up the task hash; see ptowsp_run_hash */
+};
+
+/* Starts a run. Unless `flags` has PTOWSP_RUN_ASYNC, the calling thread is worker 0 and the run has
+ * ended on return. NULL only when the run could not be made (bad bindings): `error` says why. */
 ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
-                             int32_t async, ptowsp_interrupt_fn interrupt, void* user,
+                             int32_t flags, ptowsp_interrupt_fn interrupt, void* user,
                              ptowsp_error* error);
 /* Waits for the end of a run: its status, or TIMEOUT. timeout_ns < 0 waits for ever. */
 int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error);
@@ -160,6 +165,8 @@ void ptowsp_run_cancel(ptowsp_run* run);
 void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats);
 /* Tasks executed by each worker; `counts` has room for the program's workers. */
 void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts);
+/* The task hash of a run that was started with PTOWSP_RUN_HASH and has ended. */
+void ptowsp_run_hash(const ptowsp_run* run, uint64_t hash[2]);
 /* Copies up to `capacity` events in seq order of each worker; returns how many there are. */
 size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity);
 /* Must not be called before the run has ended. */

@@ -38,7 +38,7 @@ namespace ptowsp {
 class Run {
  public:
   Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
-      const std::vector<KernelSlot>* kernels, u32 workers, u64 seed);
+      const std::vector<KernelSlot>* kernels, u32 workers, u64 seed, bool hashed = false);
 
   void set_interrupt(ptowsp_interrupt_fn fn, void* user) {
     interrupt_ = fn;
@@ -71,6 +71,7 @@ class Run {
   const Error& error() const { return error_; }
   ptowsp_stats stats() const;
   u32 workers() const { return static_cast<u32>(workers_.size()); }
+  TaskHash hash() const;
   u64 worker_tasks(u32 worker) const { return workers_[worker]->tasks; }
   u64 trace_size() const;
   // Calls fn(event) for each traced task.
@@ -97,6 +98,8 @@ class Run {
     u64 parks = 0;
     u64 bounds_checked = 0;
     u64 loads = 0;
+    TaskHash hash;  // of tasks that it ran where it generated them
+    std::vector<Region> regions;
     u32 budget = 1;    // inline tasks until the next look at the clock
     u32 interval = 1;  // what budget is set to then
     std::chrono::steady_clock::time_point looked{};
@@ -123,7 +126,8 @@ class Run {
   };
 
   using Lock = std::unique_lock<std::mutex>;
-  static Mode choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers);
+  static Mode choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+                          bool hashed);
 
   // run_inline.cpp
   void work_inline(u32 worker);
@@ -131,6 +135,7 @@ class Run {
   bool run_range(u32 worker, Cursor* cursor, Error* error);
   i64 run_here(u32 worker, Cursor* cursor, Error* error);
   bool load_here(u32 worker, Cursor* cursor, Error* error);
+  bool hash_here(u32 worker, const Cursor& cursor, Error* error);
   bool run_task(u32 worker, const Cursor& cursor, Error* error);
   bool run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error);
   bool look_at_clock(u32 worker);
@@ -189,6 +194,7 @@ class Run {
   const ScheduleConfig config_;
   const Mode mode_;
   const bool traced_;
+  const bool hashed_;  // the task hash is added up
   Clock clock_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;
@@ -229,6 +235,7 @@ class Run {
   u64 elapsed_ns_ = 0;
   Error error_;
   std::optional<ptowsp_stats> final_stats_;
+  TaskHash final_hash_;
 };
 
 }  // namespace ptowsp

@@ -8,10 +8,10 @@ from pto_wsp import ir, srcloc
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.scalar_expr import as_symint, is_integer, lower
-from pto_wsp.frontend.trace import Tracer, current
+from pto_wsp.frontend.trace import CallResult, Tracer, current
 
 
-class Handle:
+class Handle(CallResult):
     """The tasks of one call. `after=h` waits for all of them in the current iteration of the loops
     that both calls are in; `after=h[i - 1]` for the one at these indices of its innermost loops."""
 

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from pto_wsp.srcloc import SrcLoc
 
 
+class CallResult:
+    """What a kernel call gives back: no value, so a workload that is a lambda may return it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One branch of a chain of conditions: what its condition read, the condition, the tasks. The
@@ -314,7 +320,7 @@ def run(tracer: Tracer, function: Callable[..., object], arguments: dict[str, ob
         context.active.reset(token)
         for block in tracer.blocks:
             block.close()
-    if result is not None:
+    if result is not None and not isinstance(result, CallResult):
         raise CompileError(
             f"workload {tracer.scope.name} returns a value",
             loc=tracer.scope.loc,

@@ -213,7 +213,7 @@ def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, 
     block = tracer.block
     start = len(block.body)
     result = function(**arguments)
-    if result is not None:
+    if result is not None and not isinstance(result, trace.CallResult):
         raise CompileError(
             f"workload {function.__name__} returns a value",
             loc=srcloc.here(),

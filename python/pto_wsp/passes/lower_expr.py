@@ -92,7 +92,8 @@ class ExprLowering:
             case ir.SlotRef(slot):
                 return variables[slot_name(slot)]
             case ir.FloatConst(bits):
-                return Node(plan.ExprOp.CONST, value=bits, type=plan.ScalarType.F64)
+                signed = bits - (bits >> 63 << 64)
+                return Node(plan.ExprOp.CONST, value=signed, type=plan.ScalarType.F64)
             case ir.SymbolRef(name):
                 return Node(plan.ExprOp.SYMBOL, entry=self.symbols[name], type=self.type(expr))
             case ir.ShapeOf(tensor, dim):

@@ -80,6 +80,10 @@ class Binder:
             )
         return cast("tuple[Bound, ...]", tuple(merged))
 
+    def has(self, name: str) -> bool:
+        """Whether execute binds this name."""
+        return name in self._index
+
     def keep(self, bound: tuple[Bound, ...]) -> None:
         """Makes these the current values, for later runs."""
         self._current = list(bound)

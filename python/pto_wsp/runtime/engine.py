@@ -32,6 +32,10 @@ class Run(Protocol):
         """Whether the run has ended, with or without an error."""
         ...
 
+    def task_hash(self) -> tuple[int, int] | None:
+        """The task hash, if it was asked for; complete once the run has ended."""
+        ...
+
     def stats(self) -> Stats:
         """Counters of the run, complete once it has ended."""
         ...
@@ -47,9 +51,11 @@ class Engine(Protocol):
 
     workers: int
 
-    def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> Run:
+    def start(
+        self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
+    ) -> Run:
         """Starts a run with one binding per SYMBOL. Without `asynchronous` it has ended on return;
-        its error is raised by `Run.wait` in both cases."""
+        its error is raised by `Run.wait` in both cases. `hashed` adds up the task hash."""
         ...
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:

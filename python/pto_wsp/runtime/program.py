@@ -88,7 +88,11 @@ class Program:
     # --- running -------------------------------------------------------------------------------
 
     def execute(self, **bindings: object) -> Program:
-        """Runs to the end with these names rebound. Raises what the run raises."""
+        """Runs to the end with these names rebound. Raises what the run raises.
+
+        `hash=True` adds up the task hash on the way, which `task_hash()` then gives: the only way
+        for a program whose tasks depend on what tasks compute.
+        """
         run = self._start(bindings, asynchronous=False)
         self._last = run
         run.wait(None)
@@ -172,7 +176,14 @@ class Program:
         return self.stats.elapsed_ns / 1e6
 
     def task_hash(self, **bindings: object) -> tuple[int, int]:
-        """Two 64-bit numbers that name the task set for these bindings; equal on every target."""
+        """Two 64-bit numbers that name the task set for these bindings; equal on every target.
+
+        Without bindings, after `execute(hash=True)`: those of that run.
+        """
+        if not bindings and self._last is not None:
+            hashed = self._last.task_hash()
+            if hashed is not None:
+                return hashed
         return self._generate(bindings).hash
 
     def num_tasks(self, **bindings: object) -> int:
@@ -189,8 +200,12 @@ class Program:
 
     def _start(self, bindings: Mapping[str, object], *, asynchronous: bool) -> Run:
         self._check_open()
+        hashed = False
+        if "hash" in bindings and not self._binder.has("hash"):
+            bindings = dict(bindings)
+            hashed = bool(bindings.pop("hash"))
         bound = self._binder.bind(bindings)
-        run = self._engine.start(bound, asynchronous=asynchronous)
+        run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
         self._binder.keep(bound)  # only now: values that the target refuses are forgotten
         return run
 

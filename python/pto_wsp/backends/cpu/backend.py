@@ -85,11 +85,13 @@ class CpuEngine:
                 self._native.set_native_kernel(index, kernel.address)
         _engines.add(self)
 
-    def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> CpuRun:
-        run, error = self.native.start(self._to_native(bindings), asynchronous)
+    def start(
+        self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
+    ) -> CpuRun:
+        run, error = self.native.start(self._to_native(bindings), asynchronous, hashed)
         if run is None:
             raise _failure(error).to_exception(self.plan)
-        return CpuRun(self, run, bindings)
+        return CpuRun(self, run, bindings, hashed)
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         tasks, lane0, lane1, error = self.native.generate(self._to_native(bindings))
@@ -141,12 +143,20 @@ class CpuRun:
     """One execution. Keeps the bound arrays alive until it has ended."""
 
     def __init__(
-        self, engine: CpuEngine, native: _core.NativeRun, bindings: tuple[Bound, ...]
+        self,
+        engine: CpuEngine,
+        native: _core.NativeRun,
+        bindings: tuple[Bound, ...],
+        hashed: bool,
     ) -> None:
         self._engine = engine
         self._program = engine.native  # also after the engine has been closed
         self._native = native
         self._bindings = bindings
+        self._hashed = hashed
+
+    def task_hash(self) -> tuple[int, int] | None:
+        return self._native.hash() if self._hashed else None
 
     def wait(self, timeout: float | None) -> bool:
         left = None if timeout is None else max(0, int(timeout * 1e9))

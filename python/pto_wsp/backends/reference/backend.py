@@ -64,10 +64,12 @@ class ReferenceEngine:
         self._last: ReferenceRun | None = None
         self._unfinished: list[ReferenceRun] = []
 
-    def start(self, bindings: tuple[Bound, ...], *, asynchronous: bool) -> ReferenceRun:
+    def start(
+        self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
+    ) -> ReferenceRun:
         bound = BoundPlan(self.plan, bindings)
         with self._lock:
-            run = ReferenceRun(self, bound, after=self._last)
+            run = ReferenceRun(self, bound, after=self._last, hashed=hashed)
             self._last = run
             self._unfinished = [r for r in self._unfinished if not r.done()] + [run]
         if asynchronous:
@@ -79,14 +81,17 @@ class ReferenceEngine:
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         if Feature.DATA_DEPENDENT in self.plan.features:
             raise CompileError(DEPENDS_ON_DATA)
-        kernels = self.plan.records(Kernel)
-        sites = self.plan.records(Site)
         count = first = second = 0
         for task in Walk(BoundPlan(self.plan, bindings)).tasks():
-            hashes = kernels[task.kernel].name_hash, sites[task.site].path_hash
-            lanes = task_lanes(task_words(task, *hashes))
+            lanes = self.lanes(task)
             count, first, second = count + 1, first + lanes[0], second + lanes[1]
         return Generated(count, (first & _U64, second & _U64))
+
+    def lanes(self, task: Task) -> tuple[int, int]:
+        """What a task adds to the task hash."""
+        kernel = self.plan.records(Kernel)[task.kernel].name_hash
+        path = self.plan.records(Site)[task.site].path_hash
+        return task_lanes(task_words(task, kernel, path))
 
     def close(self) -> None:
         for run in self._unfinished:
@@ -97,8 +102,13 @@ class ReferenceRun:
     """One execution: walks the plan and calls a kernel for each task it meets."""
 
     def __init__(
-        self, engine: ReferenceEngine, bound: BoundPlan, after: ReferenceRun | None
+        self,
+        engine: ReferenceEngine,
+        bound: BoundPlan,
+        after: ReferenceRun | None,
+        hashed: bool = False,
     ) -> None:
+        self._hash: tuple[int, int] | None = (0, 0) if hashed else None
         self._engine = engine
         self._bound = bound
         self._after = after
@@ -151,6 +161,9 @@ class ReferenceRun:
     def done(self) -> bool:
         return self._ended.is_set()
 
+    def task_hash(self) -> tuple[int, int] | None:
+        return None if self._hash is None else (self._hash[0] & _U64, self._hash[1] & _U64)
+
     def cancel(self) -> None:
         """Ends the run before its next task and waits for that."""
         self._cancelled = True
@@ -193,6 +206,9 @@ class ReferenceRun:
             for task in walk.tasks():
                 if self._cancelled:
                     raise ExecutionError("the run was ended early: its program was closed")
+                if self._hash is not None:
+                    lanes = self._engine.lanes(task)
+                    self._hash = self._hash[0] + lanes[0], self._hash[1] + lanes[1]
                 self._call(task, began)
         finally:
             self._loads = walk.loads
