@@ -49,14 +49,14 @@ void Binder::find_registers() {
   const bool columns = plan_.has(Feature::SPARSE);
   for (u32 i = 0; columns && i < plan_.count(Section::AXIS); ++i) {
     const Axis a = plan_.get<Section::AXIS>(i);
-    if (a.value != kNone) register_of_[a.value] = kColumns + a.level;
+    if (a.value != kNone) register_of_[a.value] = kFirstColumn + a.level;
   }
   if (!columns && !plan_.has(Feature::SLOT)) return;
   for (u32 i = 0; i < nodes; ++i) {
     const Expr e = plan_.expr(i);
     const auto op = static_cast<ExprOp>(e.op);
-    if (op == ExprOp::SLOT) register_of_[i] = kSlots + e.a;
-    if (op == ExprOp::LETVAR) register_of_[i] = kSlots + plan_.count(Section::SLOT) + e.a;
+    if (op == ExprOp::SLOT) register_of_[i] = kFirstSlot + e.a;
+    if (op == ExprOp::LETVAR) register_of_[i] = kFirstSlot + plan_.count(Section::SLOT) + e.a;
     if (register_of_[i] != kNone) {
       registers_in_[i] = u64{1} << register_of_[i];
       continue;
@@ -280,7 +280,7 @@ bool Binder::walk_code() {
 
 // A register that no loop bounds may hold anything.
 Interval Binder::range_of_register(u32 variable) const {
-  return variable < kSlots ? columns_[variable - kColumns] : Interval::unknown();
+  return variable < kFirstSlot ? columns_[variable - kFirstColumn] : Interval::unknown();
 }
 
 // The shortest and the longest row of a sparse axis.
@@ -416,7 +416,7 @@ bool Binder::keep_registers(u32 site) {
               registers_in_[dim.step.node];
     }
   }
-  for (u32 v = kColumns; v < kMaxVars; ++v) {
+  for (u32 v = kFirstColumn; v < kMaxVars; ++v) {
     if ((used >> v & 1u) == 0) continue;
     if (out.num_registers == BoundSite::kMostRegisters) {
       error_ = Error::make(Status::UNSUPPORTED, "a task reads more than " +

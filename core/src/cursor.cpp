@@ -126,7 +126,8 @@ bool Cursor::enter_iteration(const BoundPlan& plan, u32 opener, bool* goes_on, E
   pc = opener + 1;
   if (op == Op::SELECT) {
     const BoundLoop& loop = plan.loop(instr.operand1);
-    if (plan.column(loop, vars, vars[level - 1], &vars[kColumns + level - 1], error)) return true;
+    if (plan.column(loop, vars, vars[level - 1], &vars[kFirstColumn + level - 1], error))
+      return true;
     error->at_record(Section::AXIS, instr.operand1, vars, level);
     return false;
   }

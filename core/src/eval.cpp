@@ -117,10 +117,10 @@ bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error)
       *out = env.bound[e.arg];
       return true;
     case ExprOp::SLOT:
-      *out = env.vars[kSlots + e.a];
+      *out = env.vars[kFirstSlot + e.a];
       return true;
     case ExprOp::LETVAR:
-      *out = env.vars[kSlots + plan_->count(Section::SLOT) + e.a];
+      *out = env.vars[kFirstSlot + plan_->count(Section::SLOT) + e.a];
       return true;
     case ExprOp::SYMBOL:
       *out = symbols_[e.a];

@@ -33,6 +33,8 @@ std::string walk(const BoundPlan& plan, bool hand_over = false) {
       case Event::GroupClose:
         text += ") ";
         break;
+      case Event::Load:
+        return text + "load";
       case Event::Done:
         return text;
       case Event::Error:

@@ -331,7 +331,7 @@ def trace(function: Any, *args: Any) -> None:
     workload(function)(*args).traced()
 
 
-def test_refused(refused: Refused) -> None:
+def test_refused_tiles(refused: Refused) -> None:
     def large() -> None:
         def w():
             tile(X[:5, :4], X[:4, :4])  #!
@@ -350,6 +350,8 @@ def test_refused(refused: Refused) -> None:
 
     refused(other_dtype, "kernel tile: x is Tile[4, 4, f32], N is i32", TypeCheckError)
 
+
+def test_refused_conditions(refused: Refused) -> None:
     def alone() -> None:
         def w():
             with P.otherwise():  #!
@@ -377,6 +379,8 @@ def test_refused(refused: Refused) -> None:
 
     refused(no_condition, "int where a condition is wanted")
 
+
+def test_refused_values(refused: Refused) -> None:
     def unset() -> None:
         def w():
             touch(X[slot_u64(3)])  #!
@@ -404,6 +408,8 @@ def test_refused(refused: Refused) -> None:
 
     refused(fraction, "a tensor is indexed with SymFloat", TypeCheckError)
 
+
+def test_refused_scalars(refused: Refused) -> None:
     def wrong_scalar() -> None:
         def w():
             put(X[0, 0], 0.5)  #!
@@ -429,6 +435,8 @@ def test_refused(refused: Refused) -> None:
 
     refused(constant, "kernel put: n is SymInt", TypeCheckError)
 
+
+def test_reads_of_a_condition_end_with_it() -> None:
     def outside() -> None:
         def w(rows: Any):
             with P.when(N[0] == 0):

@@ -210,7 +210,7 @@ class BoundPlan {
   }
   // The variable that SLOT_SET or LET sets.
   u32 target(Instr instr) const {
-    return kSlots + instr.operand1 +
+    return kFirstSlot + instr.operand1 +
            (static_cast<Op>(instr.opcode) == Op::LET ? plan_->count(Section::SLOT) : 0);
   }
   const BoundScalar& scalar(u32 i) const { return scalars_[i]; }

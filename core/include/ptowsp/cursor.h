@@ -64,7 +64,7 @@ struct Cursor {
 
   // The value that the Load event asked for.
   void loaded(const BoundPlan& plan, i64 value) {
-    vars[kSlots + plan.code()[pc].operand1] = value;
+    vars[kFirstSlot + plan.code()[pc].operand1] = value;
     pc += 2;
     announced = 0;
   }

@@ -282,7 +282,7 @@ class Flow {
     if (boxes_) boxes_->remove(&box_entries_[join.slot]);
     u32 edges = 0;
     for (const TaskRef t : *group) {
-      edges += table_.add_edge(t, join.slot, edges) == TaskTable::Edge::Added ? 1 : 0;
+      edges += table_.add_edge(t, join.slot, edges) == TaskTable::Edge::Added ? 1u : 0u;
     }
     group->clear();
     if (table_.publish(join.slot, edges)) {

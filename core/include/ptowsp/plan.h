@@ -39,10 +39,10 @@ inline constexpr u32 kSectionDebug = 2u;
 
 // Variables of expressions as a cursor holds them: loop variables by level, then the columns of
 // sparse loops by level, then slots, then lets. Those behind the loop variables are registers.
-inline constexpr u32 kColumns = kMaxLoops;
-inline constexpr u32 kSlots = 2 * kMaxLoops;
+inline constexpr u32 kFirstColumn = kMaxLoops;
+inline constexpr u32 kFirstSlot = 2 * kMaxLoops;
 inline constexpr u32 kMaxVars = 64;
-inline constexpr u32 kMaxKept = kMaxVars - kSlots;  // slots and lets that cpu_sim runs
+inline constexpr u32 kMaxKept = kMaxVars - kFirstSlot;  // slots and lets that cpu_sim runs
 
 // A site, loop or step in program order; see docs/bytecode.md for the limits above.
 enum class Op : u8 {

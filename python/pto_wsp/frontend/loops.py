@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import CodeType
@@ -38,7 +39,7 @@ Two: TypeAlias = tuple[SymInt, SymInt]
 Three: TypeAlias = tuple[SymInt, SymInt, SymInt]
 
 
-class Nest(Generic[Variables]):
+class Nest(ABC, Generic[Variables]):
     """Nested loops over some axes, for one `for` statement; the body is traced once."""
 
     def __init__(self, tracer: Tracer, form: str, axes: tuple[object, ...]) -> None:
@@ -57,9 +58,9 @@ class Nest(Generic[Variables]):
         self.pending.used = True
         return _NestIterator(self)
 
+    @abstractmethod
     def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
         """Opens the loop over one axis; its variable as the user sees it."""
-        raise NotImplementedError
 
 
 class _NestIterator(Iterator[Variables]):

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
-
-import numpy as np
 
 from pto_wsp import ir, plan
 from pto_wsp.dtypes import DType
@@ -64,9 +63,17 @@ def number_bits(value: int | float) -> int:
     return ir.float_bits(value) if isinstance(value, float) else value % 2**64
 
 
+_FLOAT_FORMATS = {DType.F64: "<d", DType.F32: "<f", DType.F16: "<e"}
+
+
 def value_bits(dtype: DType, value: int | float) -> int:
-    """The bits of a value of a dtype, in the low end of 64."""
-    return int.from_bytes(np.array(value, dtype.numpy).tobytes(), "little")
+    """The bits of a constant of a dtype, in the low end of 64."""
+    if dtype is DType.BF16:  # the upper half of a float, rounded to even
+        bits = value_bits(DType.F32, value)
+        return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF
+    if dtype in _FLOAT_FORMATS:
+        return int.from_bytes(struct.pack(_FLOAT_FORMATS[dtype], value), "little")
+    return int(value) % (1 << 8 * dtype.size)
 
 
 def _lower_symbols(module: ir.Module, builder: plan.PlanBuilder) -> dict[str, int]:
