@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pto_wsp import ir
 from pto_wsp.backends import registry
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import Workload
 from pto_wsp.kernels import load_kernels
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
+from pto_wsp.passes.pipeline import PASSES
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.program import Program, register_loader
 
@@ -30,6 +32,16 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     if plan is None:
         plan = _plans[workload] = lower(run_passes(traced.module))
     return load(plan, target, traced.callables, options, traced.defaults)
+
+
+def stage_text(workload: Workload, stage: str, *, locs: bool = False) -> str:
+    """A workload after a stage of the compiler: "trace", the name of a pass, or "lower"."""
+    module = workload.traced().module
+    names = [step.name for step in PASSES]
+    if stage == "lower":
+        return lower(run_passes(module)).disassemble()
+    count = 0 if stage == "trace" else names.index(stage) + 1
+    return ir.to_text(run_passes(module, PASSES[:count]), locs=locs)
 
 
 def load(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import click
 
 from pto_wsp.backends import registry
 from pto_wsp.config import VARIABLES
+from pto_wsp.driver import stage_text
 from pto_wsp.errors import PtoError
+from pto_wsp.frontend import Workload
+from pto_wsp.passes.pipeline import PASSES
 from pto_wsp.plan import Plan
 
 
@@ -33,6 +37,32 @@ def validate(file: Path) -> None:
     """Check a saved plan; fails with the byte at which it is damaged."""
     plan = Plan.load(file)
     click.echo(f"{file}: valid, plan {plan.plan_id}, schedule {plan.schedule_id}")
+
+
+@cli.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--after",
+    "stage",
+    type=click.Choice(["trace", *(step.name for step in PASSES), "lower"]),
+    default="trace",
+    show_default=True,
+    help="The stage whose result is printed.",
+)
+@click.option("--name", help="Print only the workload that the file keeps in this variable.")
+@click.option("--locs", is_flag=True, help="With source positions.")
+def dump(file: Path, stage: str, name: str | None, locs: bool) -> None:
+    """Run a Python file and print the workloads that it makes, after a stage of the compiler.
+
+    Workloads are those that are left in variables of the file, such as `work = wave(rows, cols)`.
+    """
+    kept = runpy.run_path(str(file))
+    found = {n: w for n, w in kept.items() if isinstance(w, Workload) and name in (None, n)}
+    if not found:
+        wanted = "no workload" if name is None else f"no workload {name!r}"
+        raise click.ClickException(f"{file} keeps {wanted} in its variables")
+    for variable, work in found.items():
+        click.echo(f"# {variable}\n{stage_text(work, stage, locs=locs)}")
 
 
 @cli.command("show-config")

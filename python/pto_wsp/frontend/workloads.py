@@ -7,6 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from html import escape
 from types import FunctionType
 from typing import Any
 
@@ -55,6 +56,11 @@ class Workload:
     def __repr__(self) -> str:
         schedule = "" if self.schedule.is_default else f" {self.schedule}"
         return f"<Workload {self.name}{schedule}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the workload as it was traced."""
+        text = ir.to_text(self.traced().module, locs=False)
+        return f"<b>{escape(repr(self))}</b><pre>{escape(text)}</pre>"
 
     def traced(self) -> Traced:
         """The IR. The user's function runs once, the first time, whatever the extents are."""

@@ -84,6 +84,10 @@ class Binder:
         """Whether execute binds this name."""
         return name in self._index
 
+    def adopt(self, other: Binder) -> None:
+        """Takes over what another binder of the same plan has as current values."""
+        self._current = list(other._current)
+
     def keep(self, bound: tuple[Bound, ...]) -> None:
         """Makes these the current values, for later runs."""
         self._current = list(bound)
@@ -158,6 +162,13 @@ def _number(dtype: DType, bits: int) -> int | float:
     if dtype in _FLOATS:
         return float(np.frombuffer(bits.to_bytes(8, "little"), np.float64)[0])
     return bits - (bits >> 63 << 64)
+
+
+def show(value: Value) -> str:
+    """A value as people read it: arrays by dtype and shape."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    return str(value)
 
 
 def _integer(value: object) -> int | None:

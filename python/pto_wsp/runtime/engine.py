@@ -62,6 +62,10 @@ class Engine(Protocol):
         """Walks the plan without running anything."""
         ...
 
+    def clone(self) -> Engine:
+        """Another engine for the same plan and kernels, with threads of its own."""
+        ...
+
     def close(self) -> None:
         """Ends runs in flight and gives threads back. The engine is not used afterwards."""
         ...

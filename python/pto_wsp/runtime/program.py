@@ -6,6 +6,7 @@ import atexit
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
-from pto_wsp.runtime.bindings import Binder, Value
+from pto_wsp.runtime.bindings import Binder, Value, show
 from pto_wsp.runtime.engine import Engine, Generated, Run
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import to_perfetto
@@ -137,6 +138,14 @@ class Program:
         """Whether every run started so far has ended."""
         return all(run.done() for run in self._pending)
 
+    def instance(self) -> Program:
+        """Another program of the same plan, kernels and current bindings, with workers of its own.
+        Runs of one program queue in call order; runs of two instances go on at the same time."""
+        self._check_open()
+        other = Program(self.plan, self._engine.clone(), target=self.target)
+        other._binder.adopt(self._binder)
+        return other
+
     def close(self) -> None:
         """Ends runs in flight and joins all threads. Called by itself when the program goes."""
         if not self._closed:
@@ -193,6 +202,18 @@ class Program:
     def save_trace(self, path: str | PathLike[str]) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
         to_perfetto(self.trace, Path(path), name=self.target)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, what is bound, and the plan."""
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{escape(show(value))}</td></tr>"
+            for name, value in self.bindings.items()
+        )
+        text = escape(self.plan.disassemble())
+        return (
+            f"<b>{escape(repr(self))}</b><table><tr><th>name</th><th>bound to</th></tr>{rows}"
+            f"</table><details><summary>plan</summary><pre>{text}</pre></details>"
+        )
 
     def __repr__(self) -> str:
         kernels = ", ".join(self.plan.kernel_names)

@@ -72,6 +72,7 @@ class CpuEngine:
     ) -> None:
         self.plan = plan
         self.workers = workers
+        self._seed = seed
         self._kernels = kernels  # keeps shared libraries loaded
         self._native: _core.NativeProgram | None = _load(plan, workers, seed)
         self._dtypes = [int(symbol.dtype) for symbol in plan.records(Symbol)]
@@ -121,6 +122,9 @@ class CpuEngine:
             strides = tuple(s // value.itemsize for s in value.strides)
             value = value.__array_interface__["data"][0], value.shape, strides
         return bound.symbol, dtype, value, bound.read_only
+
+    def clone(self) -> CpuEngine:
+        return CpuEngine(self.plan, self._kernels, self.workers, self._seed)
 
     def close(self) -> None:
         self._bound, self._bindings = (), []

@@ -59,6 +59,7 @@ class ReferenceEngine:
 
     def __init__(self, plan: Plan, kernels: tuple[LoadedKernel, ...]) -> None:
         self.plan = plan
+        self._kernels = kernels
         self.callers = [make_caller(plan, i, kernel) for i, kernel in enumerate(kernels)]
         self._lock = threading.Lock()
         self._last: ReferenceRun | None = None
@@ -92,6 +93,9 @@ class ReferenceEngine:
         kernel = self.plan.records(Kernel)[task.kernel].name_hash
         path = self.plan.records(Site)[task.site].path_hash
         return task_lanes(task_words(task, kernel, path))
+
+    def clone(self) -> ReferenceEngine:
+        return ReferenceEngine(self.plan, self._kernels)
 
     def close(self) -> None:
         for run in self._unfinished:
