@@ -317,3 +317,42 @@ def test_explicit_dependences(schedule: str, workers: int) -> None:
             3: [(0, i, k) for k in range(cols)],
         }[site]
         assert all(times[before][1] <= start for before in waited), (site, i, j)
+
+
+@kernel
+def fill(
+    k: Scalar[DType.U8],
+    out: Out[Tensor],
+    flag: Scalar[DType.BOOL],
+    half: Scalar[DType.F32] = 0.5,
+    N: Constexpr[float] = 2,
+    on: Constexpr[bool] = True,
+):
+    assert isinstance(k, int)
+    assert isinstance(flag, bool)
+    assert on is True
+    out[...] = k + half * N + (100 if flag else 0)
+
+
+@workload
+def filled(rows: Any, Y: Any):
+    for i in P(rows):
+        fill[i](i * 2, Y[i], i > 1, N=3.0)
+
+
+@workload
+def too_large(rows: Any, Y: Any):
+    for i in P(rows):
+        fill[i](i * 200, Y[i], flag=False)
+
+
+def test_python_bodies_get_numbers(run: Any) -> None:
+    Y = np.zeros(4)
+    with run(filled(DenseDyn(4), Tensor(data=Y))) as program:
+        program.execute()
+    assert Y.tolist() == [1.5, 3.5, 105.5, 107.5]
+    work = too_large(DenseDyn(3), Tensor(data=Y))
+    with run(work) as program, pytest.raises(ExecutionError) as caught:
+        program.execute()
+    message = "a scalar argument is 400, which its type does not hold in fill[2]"
+    assert caught.value.message == message

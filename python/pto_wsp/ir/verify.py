@@ -19,14 +19,11 @@ from pto_wsp.ir.nodes import (
     Binary,
     BinaryOp,
     Body,
-    BodyForm,
     Call,
     Combine,
     Cond,
     Const,
-    ConstexprDecl,
     DimSlice,
-    Directive,
     Expr,
     ExprType,
     KernelDecl,
@@ -36,35 +33,33 @@ from pto_wsp.ir.nodes import (
     Order,
     ParamDecl,
     Region,
-    ScalarDecl,
     Sequential,
     SlotLoad,
     SlotSet,
     Stmt,
     SymbolDecl,
-    SymbolKind,
     TensorDecl,
     While,
 )
 from pto_wsp.ir.rewrite import bodies, exprs, loop_vars, walk
 from pto_wsp.ir.text import ONE, given_params
 from pto_wsp.ir.types import expr_type, scalar_type
+from pto_wsp.ir.verify_decls import (
+    DIRECTIVE_RULES,
+    KERNEL_RULES,
+    MODULE_RULES,
+    SYMBOL_RULES,
+    TENSOR_RULES,
+    at_most,
+    name_faults,
+)
 from pto_wsp.ir.verify_expr import (
     EXPRESSION_RULES,
-    I64_MAX,
-    I64_MIN,
-    INTEGERS,
     MAX_ARG_WORDS,
     MAX_AXES,
     MAX_BLOCKS,
     MAX_CHILDREN,
     MAX_LOOPS,
-    MAX_NAME_BYTES,
-    MAX_RANK,
-    MAX_SCALAR_ARGS,
-    MAX_SOURCE_BYTES,
-    MAX_STRING_BYTES,
-    MAX_TENSOR_ARGS,
     Fault,
     Faults,
     Rule,
@@ -164,138 +159,12 @@ def _blocks_of(part: Body) -> int:
     return 1 if len(part) == 1 and not isinstance(part[0], Cond) else 2
 
 
-# --- names, declarations, directives ---
-
-
-def _text_faults(what: str, text: str, limit: int = MAX_STRING_BYTES) -> Faults:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        yield Fault(f"{what} {text!r} is not valid text", "a plan stores it as UTF-8")
-        return
-    if size > limit:
-        yield Fault(f"a {what} of {size} bytes", f"a plan stores at most {limit}")
-
-
-def _name_faults(what: str, name: str) -> Faults:
-    if not name:
-        yield Fault(f"an empty {what}")
-    yield from _text_faults(what, name, MAX_NAME_BYTES)
-
-
-def name_is_legal(decl: Module | SymbolDecl | TensorDecl | KernelDecl, _: Scope) -> Faults:
-    what = type(decl).__name__.removesuffix("Decl").lower()
-    yield from _name_faults(f"{what} name", decl.name)
-
-
-def symbol_is_extent_or_array(symbol: SymbolDecl, _: Scope) -> Faults:
-    if symbol.kind is SymbolKind.TENSOR:
-        yield Fault(f"symbol '{symbol.name}' is of kind tensor", fix="declare it as a tensor")
-
-
-def symbol_dtype_fits(symbol: SymbolDecl, _: Scope) -> Faults:
-    if symbol.kind is SymbolKind.EXTENT and symbol.dtype is not DType.I64:
-        yield Fault(f"extent '{symbol.name}' is {symbol.dtype.text}", "extents are i64")
-    if symbol.kind is SymbolKind.ARRAY and not 1 <= symbol.rank <= 2:
-        yield Fault(
-            f"array '{symbol.name}' has rank {symbol.rank}", "control reads 1-D and 2-D ones"
-        )
-    if symbol.kind is SymbolKind.ARRAY and symbol.dtype not in INTEGERS:
-        yield Fault(
-            f"array '{symbol.name}' is {symbol.dtype.text}",
-            "control reads integers only",
-            "bind an integer array, or pass the data to a kernel as a tensor",
-        )
-
-
-def default_is_a_number(symbol: SymbolDecl, _: Scope) -> Faults:
-    if symbol.default is None:
-        return
-    if symbol.kind not in (SymbolKind.EXTENT, SymbolKind.SCALAR):
-        yield Fault(f"{symbol.kind.value} '{symbol.name}' has a default", "only numbers have one")
-    if symbol.kind is SymbolKind.SCALAR:
-        wanted = scalar_type(symbol.dtype) is ExprType.F64
-        if isinstance(symbol.default, float) is not wanted:
-            message = f"scalar '{symbol.name}' is {symbol.dtype.text}, its default is not"
-            yield Fault(message, error=TypeCheckError)
-        elif not wanted and not I64_MIN <= symbol.default <= I64_MAX:
-            yield Fault(f"the default of scalar '{symbol.name}' does not fit 64 bits")
-    elif not 0 <= symbol.default <= I64_MAX:
-        why = "an extent counts iterations and fits 64 bits"
-        yield Fault(f"the default of extent '{symbol.name}' is {symbol.default}", why)
-
-
-def _rank_faults(what: str, rank: int) -> Faults:
-    if not 0 <= rank <= MAX_RANK:
-        yield Fault(f"{what} has rank {rank}", f"a rank is between 0 and {MAX_RANK}")
-
-
-def tensor_rank_is_legal(tensor: TensorDecl, _: Scope) -> Faults:
-    yield from _rank_faults(f"tensor '{tensor.name}'", tensor.rank)
-
-
-def params_are_legal(kernel: KernelDecl, _: Scope) -> Faults:
-    seen: set[str] = set()
-    for param in kernel.params:
-        yield from _name_faults("parameter name", param.name)
-        where = f"parameter '{param.name}' of kernel '{kernel.name}'"
-        if isinstance(param, ParamDecl):
-            yield from _rank_faults(where, param.rank)
-            if param.shape is not None and len(param.shape) != param.rank:
-                yield Fault(f"{where} has a shape of another rank")
-        if param.name in seen:
-            yield Fault(f"{where} is declared twice", fix="rename one of the two")
-        seen.add(param.name)
-    tensors = sum(isinstance(param, ParamDecl) for param in kernel.params)
-    scalars = sum(isinstance(param, ScalarDecl) for param in kernel.params)
-    if tensors > MAX_TENSOR_ARGS:
-        message = f"kernel '{kernel.name}' has {tensors} tensor parameters"
-        yield Fault(message, _at_most(MAX_TENSOR_ARGS))
-    if scalars > MAX_SCALAR_ARGS:
-        message = f"kernel '{kernel.name}' has {scalars} scalar parameters"
-        yield Fault(message, _at_most(MAX_SCALAR_ARGS))
-
-
-def constants_have_their_type(kernel: KernelDecl, _: Scope) -> Faults:
-    for param in kernel.params:
-        if not isinstance(param, ConstexprDecl):
-            continue
-        wanted = scalar_type(param.dtype) is ExprType.F64
-        if isinstance(param.value, float) is not wanted:
-            message = f"constexpr '{param.name}' of kernel '{kernel.name}' is not"
-            yield Fault(f"{message} {param.dtype.text}", error=TypeCheckError)
-
-
-def kernel_body_fits_its_form(kernel: KernelDecl, _: Scope) -> Faults:
-    for text in (kernel.source, *kernel.includes):
-        yield from _text_faults("kernel source", text, MAX_SOURCE_BYTES)
-    if kernel.form is BodyForm.CPP:
-        return
-    if kernel.includes:
-        yield Fault(f"Python kernel '{kernel.name}' has C++ includes")
-    if not kernel.source:
-        yield Fault(f"Python kernel '{kernel.name}' does not name its function")
-
-
-def directive_is_legal(directive: Directive, _: Scope) -> Faults:
-    yield from _name_faults("directive name", directive.name)
-    for arg in directive.args:
-        if isinstance(arg, str):
-            yield from _text_faults("directive argument", arg)
-        elif arg is not None and not I64_MIN <= arg <= I64_MAX:
-            yield Fault(f"argument {arg} of {directive.name} does not fit 64 bits")
-
-
-def _at_most(count: int) -> str:
-    return f"a plan holds at most {count}"
-
-
 # --- statements ---
 
 
 def loops_are_not_too_deep(loop: Loop | While, scope: Scope) -> Faults:
     if len(scope.loops) == MAX_LOOPS:
-        yield Fault(f"axis '{loop.axis}' is inside {MAX_LOOPS} other loops", _at_most(MAX_LOOPS))
+        yield Fault(f"axis '{loop.axis}' is inside {MAX_LOOPS} other loops", at_most(MAX_LOOPS))
 
 
 def blocks_are_not_too_deep(stmt: Loop | While | Cond | Block, scope: Scope) -> Faults:
@@ -305,12 +174,12 @@ def blocks_are_not_too_deep(stmt: Loop | While | Cond | Block, scope: Scope) -> 
         case Combine(parts) | Sequential(parts):
             opened = max((_blocks_of(p) for p in parts), default=1)
     if scope.blocks + opened > MAX_BLOCKS:
-        yield Fault(f"more than {MAX_BLOCKS} blocks inside each other", _at_most(MAX_BLOCKS))
+        yield Fault(f"more than {MAX_BLOCKS} blocks inside each other", at_most(MAX_BLOCKS))
 
 
 def loop_variable_is_new(loop: Loop | While, scope: Scope) -> Faults:
-    yield from _name_faults("loop variable", loop.var)
-    yield from _name_faults("axis name", loop.axis)
+    yield from name_faults("loop variable", loop.var)
+    yield from name_faults("axis name", loop.axis)
     if loop.var in scope.loops:
         why = "an enclosing loop has a variable of that name"
         yield Fault(f"loop variable '{loop.var}' is bound twice", why, "rename one of the two")
@@ -412,13 +281,13 @@ def condition_has_a_body(stmt: Cond, _: Scope) -> Faults:
 
 
 def slot_value_is_an_integer(stmt: SlotSet, scope: Scope) -> Faults:
-    yield from _name_faults("slot name", stmt.slot)
+    yield from name_faults("slot name", stmt.slot)
     if _type(stmt.value, scope) is not ExprType.I64:
         yield Fault(f"slot '{stmt.slot}' gets a value that is no integer", error=TypeCheckError)
 
 
 def slot_is_one_element(stmt: SlotLoad, scope: Scope) -> Faults:
-    yield from _name_faults("slot name", stmt.slot)
+    yield from name_faults("slot name", stmt.slot)
     where = f"slot '{stmt.slot}'"
     yield from _region_faults(where, stmt.region, scope)
     if not all(dim.dropped for dim in stmt.region.dims):
@@ -442,7 +311,7 @@ def block_has_parts(block: Block, _: Scope) -> Faults:
     if not parts:
         yield Fault(f"{what} of nothing", fix="leave it out")
     if len(parts) > MAX_CHILDREN or any(len(p) > MAX_CHILDREN for p in parts):
-        yield Fault(f"too many statements in one {what}", _at_most(MAX_CHILDREN))
+        yield Fault(f"too many statements in one {what}", at_most(MAX_CHILDREN))
     for number, part in enumerate(parts, start=1):
         if not part:
             yield Fault(f"{part_name} {number} of {what} is empty", fix="leave it out")
@@ -520,7 +389,7 @@ def call_has_few_words(call: Call, _: Scope) -> Faults:
     words = len(call.indices) + len(call.args) + len(call.after)
     if words > MAX_ARG_WORDS:
         message = f"a call of kernel '{call.kernel}' has {words} indices and arguments"
-        yield Fault(message, _at_most(MAX_ARG_WORDS))
+        yield Fault(message, at_most(MAX_ARG_WORDS))
 
 
 def labels_are_known(body: Body, _: Scope) -> Faults:
@@ -550,26 +419,11 @@ def _label_faults(body: Body, loops: tuple[str, ...], seen: dict[str, tuple[str,
 def loops_fit_the_plan(body: Body, _: Scope) -> Faults:
     count = sum(isinstance(stmt, Loop | While) for stmt in walk(body))
     if count > MAX_AXES:
-        yield Fault(f"{count} loops in one module", _at_most(MAX_AXES))
+        yield Fault(f"{count} loops in one module", at_most(MAX_AXES))
 
 
 # --- the rules, in the order they are tried ---
 
-MODULE_RULES: tuple[Rule[Module], ...] = (name_is_legal,)
-SYMBOL_RULES: tuple[Rule[SymbolDecl], ...] = (
-    name_is_legal,
-    symbol_is_extent_or_array,
-    symbol_dtype_fits,
-    default_is_a_number,
-)
-TENSOR_RULES: tuple[Rule[TensorDecl], ...] = (name_is_legal, tensor_rank_is_legal)
-KERNEL_RULES: tuple[Rule[KernelDecl], ...] = (
-    name_is_legal,
-    params_are_legal,
-    constants_have_their_type,
-    kernel_body_fits_its_form,
-)
-DIRECTIVE_RULES: tuple[Rule[Directive], ...] = (directive_is_legal,)
 LOOP_RULES: tuple[Rule[Loop], ...] = (
     loops_are_not_too_deep,
     blocks_are_not_too_deep,

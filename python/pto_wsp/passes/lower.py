@@ -6,15 +6,11 @@ Tables first (symbols, tensors, kernels), then the code in one walk of the body,
 from __future__ import annotations
 
 import itertools
-import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from pto_wsp import ir, plan
-from pto_wsp.dtypes import DType
-from pto_wsp.errors import ScheduleError
 from pto_wsp.passes.count import lower_count, tasks_of
 from pto_wsp.passes.lower_expr import (
     ExprLowering,
@@ -23,9 +19,13 @@ from pto_wsp.passes.lower_expr import (
     loop_variable,
     slot_name,
 )
+from pto_wsp.passes.lower_tables import (
+    lower_directive,
+    lower_kernel,
+    lower_symbols,
+    lower_tensors,
+)
 
-_I64_MAX = 2**63 - 1
-_WRITTEN = 1  # Symbol.flags
 _UNSEEN = 1  # AccessDim.flags
 _PADDED = 1  # Axis.flags
 
@@ -45,199 +45,14 @@ def lower(module: ir.Module) -> plan.Plan:
     """The plan of a module; CompileError if the module is not legal."""
     ir.verify(module)
     builder = plan.PlanBuilder()
-    symbols = _lower_symbols(module, builder)
-    tensors = _lower_tensors(module, builder, symbols)
-    kernels = {decl.name: _lower_kernel(decl, builder) for decl in module.kernels}
+    symbols = lower_symbols(module, builder)
+    tensors = lower_tensors(module, builder, symbols)
+    kernels = {decl.name: lower_kernel(decl, builder) for decl in module.kernels}
     exprs = ExprLowering(builder, symbols, tensors, {s.name: s for s in module.symbols})
     _Code(builder, exprs, kernels, {k.name: k for k in module.kernels}).main(module.body)
     for directive in module.schedule:
-        _lower_directive(directive, builder)
+        lower_directive(directive, builder)
     return builder.build()
-
-
-# --- tables ---
-
-
-def number_bits(value: int | float) -> int:
-    """The 64 bits of a symbol's default."""
-    return ir.float_bits(value) if isinstance(value, float) else value % 2**64
-
-
-_FLOAT_FORMATS = {DType.F64: "<d", DType.F32: "<f", DType.F16: "<e"}
-
-
-def value_bits(dtype: DType, value: int | float) -> int:
-    """The bits of a constant of a dtype, in the low end of 64."""
-    if dtype is DType.BF16:  # the upper half of a float, rounded to even
-        bits = value_bits(DType.F32, value)
-        return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF
-    if dtype in _FLOAT_FORMATS:
-        return int.from_bytes(struct.pack(_FLOAT_FORMATS[dtype], value), "little")
-    return int(value) % (1 << 8 * dtype.size)
-
-
-def _lower_symbols(module: ir.Module, builder: plan.PlanBuilder) -> dict[str, int]:
-    numbers: dict[str, int] = {}
-    extent_arrays = _arrays_in_extents(module)
-    for decl in module.symbols:
-        low, high = _value_range(decl, decl.name in extent_arrays)
-        # Every default has a constant of its own, so that other defaults make no other layout.
-        default = plan.NONE
-        if decl.default is not None:
-            default = builder.add(plan.Const(bits=number_bits(decl.default)))
-        record = plan.Symbol(
-            name=builder.string(decl.name),
-            kind=plan.SymbolKind[decl.kind.name],
-            dtype=decl.dtype,
-            rank=decl.rank if decl.kind is ir.SymbolKind.ARRAY else 0,
-            default_value=default,
-            min_value=low,
-            max_value=high,
-        )
-        numbers[decl.name] = builder.add(record)
-        builder.debug(plan.Section.SYMBOL, numbers[decl.name], decl.loc)
-    return numbers
-
-
-def _arrays_in_extents(module: ir.Module) -> set[str]:
-    """Arrays whose elements are extents as they stand: those cannot be negative."""
-    extents = (stmt.extent for stmt in ir.walk(module.body) if isinstance(stmt, ir.Loop))
-    return {extent.array for extent in extents if isinstance(extent, ir.ArrayLoad)}
-
-
-def _value_range(decl: ir.SymbolDecl, counts: bool) -> tuple[int, int]:
-    """Smallest and largest legal value of an extent, or of an array's elements."""
-    if decl.kind is ir.SymbolKind.EXTENT or counts:
-        return 0, _I64_MAX
-    if ir.scalar_type(decl.dtype) is ir.ExprType.F64:
-        return 0, 0
-    if decl.dtype is DType.BOOL:
-        return 0, 1
-    bits = 8 * decl.dtype.size
-    if decl.dtype.name.startswith("U"):
-        return 0, min(2**bits - 1, _I64_MAX)
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-
-
-def _lower_tensors(
-    module: ir.Module, builder: plan.PlanBuilder, symbols: dict[str, int]
-) -> dict[str, int]:
-    """Every tensor has a symbol of its name, a storage of its own, and dimensions bound later."""
-    numbers: dict[str, int] = {}
-    written = _written_tensors(module)
-    for decl in module.tensors:
-        name = builder.string(decl.name)
-        symbol = plan.Symbol(
-            name=name,
-            kind=plan.SymbolKind.TENSOR,
-            dtype=decl.dtype,
-            rank=decl.rank,
-            flags=_WRITTEN if decl.name in written else 0,
-            min_value=0,
-            max_value=0,
-        )
-        symbols[decl.name] = builder.add(symbol)
-        record = plan.Tensor(
-            name=name,
-            symbol=symbols[decl.name],
-            storage=builder.add(plan.Storage(storage_class=plan.StorageClass.BOUND)),
-            dtype=decl.dtype,
-            dims=builder.count(plan.Section.DIM),
-            rank=decl.rank,
-        )
-        for _ in range(decl.rank):
-            builder.add(plan.Dim())
-        numbers[decl.name] = builder.add(record)
-        builder.debug(plan.Section.SYMBOL, symbols[decl.name], decl.loc)
-        builder.debug(plan.Section.TENSOR, numbers[decl.name], decl.loc)
-    return numbers
-
-
-def _written_tensors(module: ir.Module) -> set[str]:
-    params = {kernel.name: ir.given_params(kernel) for kernel in module.kernels}
-    return {
-        arg.tensor
-        for call in ir.walk(module.body)
-        if isinstance(call, ir.Call)
-        for param, arg in zip(params[call.kernel], call.args, strict=True)
-        if isinstance(param, ir.ParamDecl)
-        and isinstance(arg, ir.Region)
-        and param.mode is not ir.Mode.IN
-    }
-
-
-def _lower_param(param: ir.AnyParam, builder: plan.PlanBuilder) -> plan.Param:
-    name = builder.string(param.name)
-    match param:
-        case ir.ScalarDecl(_, dtype):
-            return plan.Param(name=name, kind=plan.ParamKind.SCALAR, dtype=dtype)
-        case ir.ConstexprDecl(_, dtype, value):
-            bits = value_bits(dtype, value)
-            return plan.Param(name=name, kind=plan.ParamKind.CONSTEXPR, dtype=dtype, value=bits)
-        case ir.ParamDecl(_, mode, dtype, rank, shape):
-            record = plan.Param(
-                name=name,
-                kind=plan.ParamKind.TENSOR if shape is None else plan.ParamKind.TILE,
-                dtype=dtype,
-                mode=plan.AccessMode[mode.name],
-                rank=rank,
-            )
-            if shape is None:
-                return record
-            first = builder.count(plan.Section.EXPR_LIST)
-            for size in shape:
-                builder.add(plan.ExprRef(expr=builder.const(size)))
-            return replace(record, shape=first, shape_rank=len(shape))
-        case _:
-            assert_never(param)
-
-
-def _lower_kernel(decl: ir.KernelDecl, builder: plan.PlanBuilder) -> int:
-    name = builder.string(decl.name)
-    params = [_lower_param(param, builder) for param in decl.params]
-    signature = [
-        (decl.name, p.kind, p.dtype, p.mode, p.rank)
-        for decl, p in zip(decl.params, params, strict=True)
-    ]
-    record = plan.Kernel(
-        name=name,
-        exec_unit=plan.ExecUnit.ANY,
-        domain=plan.Domain.ANY,
-        params=builder.count(plan.Section.PARAM),
-        num_params=len(decl.params),
-        block_dim=1,
-        name_hash=plan.name_hash(decl.name),
-        abi_hash=plan.abi_hash(signature),
-    )
-    for param in params:
-        builder.add(param)
-    number = builder.add(record)
-    builder.debug(plan.Section.KERNEL, number, decl.loc)
-    builder.body(number, plan.BodyForm[decl.form.name], _body_bytes(decl), decl.loc)
-    return number
-
-
-def _body_bytes(decl: ir.KernelDecl) -> bytes:
-    match decl.form:
-        case ir.BodyForm.PYTHON:
-            return decl.source.encode()
-        case ir.BodyForm.CPP:
-            parts = {"includes": decl.includes, "source": decl.source}
-            text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-            return text.encode()
-        case _:
-            assert_never(decl.form)
-
-
-def _lower_directive(directive: ir.Directive, builder: plan.PlanBuilder) -> None:
-    known = plan.Directive.__members__
-    if directive.name not in known:
-        raise ScheduleError(
-            f"there is no schedule directive {directive.name!r}",
-            loc=directive.loc,
-            fix=f"use one of {', '.join(known)}",
-        )
-    builder.directive(known[directive.name], directive.args, directive.loc)
 
 
 # --- code ---
