@@ -43,15 +43,15 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
 
 // Slots, lets and the columns of sparse loops are kept in registers.
 void Binder::find_registers() {
+  const bool columns = plan_.has(Feature::SPARSE);
+  if (!columns && !plan_.has(Feature::SLOT)) return;
   const u32 nodes = plan_.count(Section::EXPR);
   register_of_.assign(nodes, kNone);
   registers_in_.assign(nodes, 0);
-  const bool columns = plan_.has(Feature::SPARSE);
   for (u32 i = 0; columns && i < plan_.count(Section::AXIS); ++i) {
     const Axis a = plan_.get<Section::AXIS>(i);
     if (a.value != kNone) register_of_[a.value] = kFirstColumn + a.level;
   }
-  if (!columns && !plan_.has(Feature::SLOT)) return;
   for (u32 i = 0; i < nodes; ++i) {
     const Expr e = plan_.expr(i);
     const auto op = static_cast<ExprOp>(e.op);
@@ -75,7 +75,7 @@ void Binder::make_affine(u32 node) {
   out.node = node;
   Affine form;
   bool ok = true;
-  if (register_of_[node] != kNone) {
+  if (!register_of_.empty() && register_of_[node] != kNone) {
     out.affine = out.form.add_register(register_of_[node], 1);
     return;
   }
@@ -403,6 +403,7 @@ void Binder::bind_after(u32 after, BoundSite* site) {
 
 // Which registers a task of the site needs when it runs.
 bool Binder::keep_registers(u32 site) {
+  if (registers_in_.empty()) return true;
   BoundSite& out = out_.sites_[site];
   u64 used = 0;
   for (u32 k = 0; k < out.num_scalars; ++k) {

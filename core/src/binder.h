@@ -70,8 +70,10 @@ class Binder {
   std::vector<u64> byte_hi_;        // by TENSOR; empty tensors have lo == hi
   Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
   Interval columns_[kMaxLoops];     // of the columns of sparse loops, by level
-  std::vector<u32> register_of_;    // by EXPR: the register that holds its value, or kNone
-  std::vector<u64> registers_in_;   // by EXPR: a bit for each register that its value needs
+  // By EXPR, empty if the plan has neither slots nor sparse loops: the register that holds its
+  // value, or kNone; a bit for each register that its value needs.
+  std::vector<u32> register_of_;
+  std::vector<u64> registers_in_;
 
   // Where a dimension of an access lies: coef * (outermost loop variable) + [lo, hi].
   struct Span {

@@ -289,6 +289,16 @@ bool BoundPlan::region(u32 i, const i64* vars, Region* out, Error* error) const 
   return true;
 }
 
+bool BoundPlan::regions(u32 site, u64 task_id, const i64* vars, Region* out, Error* error) const {
+  const BoundSite& s = sites_[site];
+  for (u32 p = 0; p < s.num_accesses; ++p) {
+    if (region(site_access(s, p), vars, &out[p], error)) continue;
+    error->at_task(site, task_id, vars, s.level);
+    return false;
+  }
+  return true;
+}
+
 bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, Error* error) const {
   const i64 shape = tensors_[a.tensor].shape[dim];
   const i64 start = r.start[dim];

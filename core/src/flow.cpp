@@ -32,9 +32,8 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
     maker.level = plan_.sites()[s].level;
     maker.entries = tracking_.entries(s);
     maker.strip = longest_strip(s, config, workers);
-    maker.needs_regions = tracking_.needs_regions(s);
-    maker.moves =
-        !maker.needs_regions && !hashed_ && !maker.site->awaited && maker.site->num_afters == 0;
+    maker.needs_regions = tracking_.needs_regions(s) || hashed_;
+    maker.moves = !maker.needs_regions && !maker.site->awaited && maker.site->num_afters == 0;
     maker.begin = accesses.data();
     maker.end = accesses.data() + accesses.size();
     makers_.push_back(maker);
@@ -132,14 +131,8 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
 }
 
 bool Flow::check_regions(u32 site, Error* error) {
-  const BoundSite& bound = plan_.sites()[site];
-  bounds_checked_ += bound.num_checked;
-  for (u32 p = 0; p < bound.num_accesses; ++p) {
-    if (plan_.region(plan_.site_access(bound, p), cursor_.vars, &regions_[p], error)) continue;
-    error->at_task(site, cursor_.task_id, cursor_.vars, bound.level);
-    return false;
-  }
-  return true;
+  bounds_checked_ += plan_.sites()[site].num_checked;
+  return plan_.regions(site, cursor_.task_id, cursor_.vars, regions_.data(), error);
 }
 
 // An access of several tiles.
@@ -156,13 +149,11 @@ void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task) {
   }
 }
 
+// Its regions are there.
 bool Flow::hash_task(Error* error) {
-  const BoundSite& site = plan_.sites()[cursor_.site];
-  for (u32 p = 0; p < site.num_accesses; ++p) {
-    if (!plan_.region(plan_.site_access(site, p), cursor_.vars, &regions_[p], error)) return false;
-  }
   if (plan_.hash_task(cursor_.site, cursor_.vars, regions_.data(), &hash_, error)) return true;
-  error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, site.level);
+  const u32 level = plan_.sites()[cursor_.site].level;
+  error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, level);
   return false;
 }
 
@@ -185,8 +176,7 @@ bool Flow::load(Error* error) {
   const BoundSite& site = plan_.sites()[cursor_.site];
   const auto& accesses = tracking_.site(cursor_.site);
   bool waits = false;
-  if (!plan_.region(plan_.site_access(site, 0), cursor_.vars, &regions_[0], error)) {
-    error->at_task(cursor_.site, cursor_.next_task, cursor_.vars, site.level);
+  if (!plan_.regions(cursor_.site, cursor_.next_task, cursor_.vars, regions_.data(), error)) {
     return false;
   }
   for (const TrackedAccess& a : accesses) {

@@ -146,10 +146,10 @@ bool Generator::one_task(Error* error) {
   u64* out = line(cursor_.task_id);
   *out++ = cursor_.site;
   for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.vars[l]);
-  for (u32 p = 0; p < site.num_accesses; ++p) {
-    if (!plan_.region(plan_.site_access(site, p), cursor_.vars, &regions_[p], error)) return false;
-    *out++ = regions_[p].byte_lo;
+  if (!plan_.regions(cursor_.site, cursor_.task_id, cursor_.vars, regions_.data(), error)) {
+    return false;
   }
+  for (u32 p = 0; p < site.num_accesses; ++p) *out++ = regions_[p].byte_lo;
   return plan_.hash_task(cursor_.site, cursor_.vars, regions_.data(), &hash_, error);
 }
 

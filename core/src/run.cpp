@@ -17,6 +17,7 @@ Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
   for (u32 w = 0; w < workers; ++w) {
     workers_.push_back(std::make_unique<Worker>(*plan_, *kernels, w, config.trace_capacity));
     workers_[w]->random = seed + w;
+    if (hashed) workers_[w]->regions.resize(kMaxTensorArgs);
   }
   share_.assign(workers, 0);
   started_ = config.start == StartPolicy::IMMEDIATE ||

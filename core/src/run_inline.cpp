@@ -66,15 +66,12 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
 
 bool Run::hash_here(u32 worker, const Cursor& cursor, Error* error) {
   Worker& me = *workers_[worker];
-  const BoundSite& site = plan_->sites()[cursor.site];
-  me.regions.resize(kMaxTensorArgs);
-  bool ok = true;
-  for (u32 p = 0; p < site.num_accesses && ok; ++p) {
-    ok = plan_->region(plan_->site_access(site, p), cursor.vars, &me.regions[p], error);
-  }
-  ok = ok && plan_->hash_task(cursor.site, cursor.vars, me.regions.data(), &me.hash, error);
-  if (!ok) error->at_task(cursor.site, cursor.task_id, cursor.vars, site.level);
-  return ok;
+  Region* regions = me.regions.data();
+  if (!plan_->regions(cursor.site, cursor.task_id, cursor.vars, regions, error)) return false;
+  if (plan_->hash_task(cursor.site, cursor.vars, regions, &me.hash, error)) return true;
+  const u32 level = plan_->sites()[cursor.site].level;
+  error->at_task(cursor.site, cursor.task_id, cursor.vars, level);
+  return false;
 }
 
 // Everything before the load has ended.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import (
+    CompileError,
     Constexpr,
     DenseDyn,
     DType,
@@ -26,6 +27,11 @@ from pto_wsp import (
     Tiled,
     TracePolicy,
     kernel,
+    minimum,
+    reduce_all,
+    reduce_any,
+    reduce_max,
+    reduce_min,
     reduce_sum,
     search,
     select,
@@ -356,3 +362,109 @@ def test_python_bodies_get_numbers(run: Any) -> None:
         program.execute()
     message = "a scalar argument is 400, which its type does not hold in fill[2]"
     assert caught.value.message == message
+
+
+@workload
+def nested(docs: Any, pages: Any, words: Any, table: Any, Y: Any):
+    for d in P(docs):
+        for p in P(pages):
+            for w in P(words):
+                note[d, p, w](Y[table[d, p] + w], d * 10 + p)
+
+
+def test_arrays_of_two_dimensions(run: Any) -> None:
+    docs = DenseDyn(2)
+    lengths, words = np.array([2, 1]), np.array([[3, 1], [2, 0]])
+    table, Y = np.array([[0, 3], [4, 9]], np.int16), np.zeros(6, np.int64)
+    pages = Ragged(docs, lengths)
+    with run(nested(docs, pages, Ragged(pages, words), table, Tensor(data=Y))) as program:
+        program.execute()
+        assert Y.tolist() == [0, 0, 0, 1, 10, 10]
+        program.execute(table=np.array([[3, 0], [4, 9]], np.int16))
+        assert Y.tolist() == [1, 0, 0, 3, 100, 100]
+        with pytest.raises(ExecutionError, match="outside array 'words' of length 1"):
+            program.execute(words=words[:, :1])
+
+
+@workload
+def tiled(size: Any, exact: Any, padded: Any, rows: Any, routing: Any, Y: Any):
+    for t in P(exact):
+        put[t](Y[0, t], t.start * 100 + t.size)
+    for t in P(padded):
+        put[t](Y[1, t], t.start * 100 + t.size)
+    for b in P(rows):
+        for e in P.sel(routing[rows_minus(b)]):
+            put[b, e](Y[2 + b, routing.pos], e)
+    del size
+
+
+def rows_minus(b: Any) -> Any:
+    return 2 - b
+
+
+def test_tiles_and_rows_by_expression(run: Any) -> None:
+    size, rows = DenseDyn(4), DenseDyn(3)
+    exact, padded = Tiled(DenseDyn(10), size), Tiled(DenseDyn(10), 4, pad_last=True)
+    routing = Sparse(rows, [0, 1, 1, 3], [7, 8, 9])
+    Y = np.zeros((5, 5), np.float32)
+    with run(tiled(size, exact, padded, rows, routing, Tensor(data=Y))) as program:
+        program.execute()
+        assert Y[0].tolist() == [4, 404, 802, 0, 0]
+        assert Y[1].tolist() == [4, 404, 804, 0, 0]
+        assert Y[2:, :2].tolist() == [[8, 9], [0, 0], [7, 0]]
+        Y[:] = 0
+        program.execute(size=3)
+        assert Y[0].tolist() == [3, 303, 603, 901, 0]
+        with pytest.raises(ExecutionError, match="division by zero"):
+            program.execute(size=0)
+
+
+@workload
+def reduced(lens: Any, n: Any, Y: Any):
+    put(Y[0], reduce_sum(n, lambda k: lens[k]))
+    put(Y[1], reduce_min(n, lambda k: lens[k]))
+    put(Y[2], reduce_max(n, lambda k: lens[k] - k))
+    put(Y[3], select(reduce_any(n, lambda k: lens[k] == 5), 1, 0))
+    put(Y[4], select(reduce_all(n, lambda k: lens[k] > 1), 1, 0))
+    put(Y[5], minimum(reduce_sum(n, lambda a: reduce_max(n, lambda b: lens[b] % (a + 1))), 99))
+
+
+def test_reductions(run: Any) -> None:
+    lens, Y = np.array([4, 2, 5, 3]), np.zeros(6, np.float32)
+    with run(reduced(lens, Scalar(4), Tensor(data=Y))) as program:
+        for n in (4, 2):
+            program.execute(n=n)
+            seen = lens[:n].tolist()
+            nested_sum = sum(max(x % (a + 1) for x in seen) for a in range(n))
+            best = max(x - k for k, x in enumerate(seen))
+            flags = [int(5 in seen), int(min(seen) > 1)]
+            assert Y.tolist() == [sum(seen), min(seen), best, *flags, nested_sum]
+
+
+def test_a_start_policy_lets_go_for_control() -> None:
+    """Nothing starts before all tasks are known, and some are known only after others have run."""
+    n = 4
+    tokens = DenseDyn(n)
+    idx = Tensor(data=np.zeros(2 * n, np.int32))
+    X, Y = np.ones(n, np.float32), np.zeros((2, n), np.float32)
+    work = moe(tokens, Sparse(tokens, np.arange(0, 9, 2), idx), idx, Tensor(data=X), Tensor(data=Y))
+    held = work.task_graph(start=StartPolicy.after_orchestration())
+    with held.compile(num_threads=2) as program:
+        program.execute()
+        assert program.stats.start_released == 1
+        assert program.stats.control_waits > 0
+    assert np.array_equal(Y[0], np.arange(n) * 7 % 5 + 1)
+
+
+def test_slots_beyond_what_a_target_keeps() -> None:
+    def many(Y: Any):
+        for k in range(33):
+            with P.when(Y[k] == 0):
+                note(Y[k], 1)
+            note(Y[0], 0)
+
+    work = workload(many)(Tensor(data=np.zeros(40, np.int64)))
+    work.compile(target="reference").execute()
+    with pytest.raises(CompileError) as caught:
+        work.compile()
+    assert caught.value.message == "more than 32 slots in one plan"

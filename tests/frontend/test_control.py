@@ -463,3 +463,62 @@ def test_a_chain_needs_its_own_block() -> None:
 
     with pytest.raises(CompileError, match=r"without a P\.when before it"):
         trace(w, DenseDyn(1))
+
+
+def test_refused_handles(refused: Refused) -> None:
+    def no_handle() -> None:
+        def w():
+            touch(X, after=3)  #!
+
+        trace(w)
+
+    refused(no_handle, "after= is int", TypeCheckError)
+
+    def indexed() -> None:
+        def w(rows: Any):
+            for i in P(rows):
+                h = touch[i](X[i])
+            touch(X[0], after=h[0, 0])  #!
+
+        trace(w, DenseDyn(1))
+
+    refused(indexed, "the handle of touch has 2 indices")
+
+    def ended() -> None:
+        def w(rows: Any):
+            for i in P(rows):
+                for j in P(rows):
+                    h = touch[i, j](X[i])
+            touch(X[0], after=h[0])  #!
+
+        trace(w, DenseDyn(1))
+
+    refused(ended, "the handle of touch has 1 indices")
+
+    kept: list[Any] = []
+
+    def other_workload() -> None:
+        def first():
+            kept.append(touch(X))
+
+        def w():
+            touch(X, after=kept[0])  #!
+
+        trace(first)
+        trace(w)
+
+    refused(other_workload, "after= names a call of touch in another workload")
+
+
+def test_scalars_are_numbers(refused: Refused) -> None:
+    def text() -> None:
+        Scalar("n")  # pyright: ignore[reportArgumentType]  #!
+
+    refused(text, "Scalar('n')", TypeCheckError)
+
+    def large() -> None:
+        Scalar(2**63)  #!
+
+    refused(large, "Scalar(9223372036854775808)", TypeCheckError)
+    assert (Scalar(np.float32(0.5)).dtype, Scalar(True).dtype) == (DType.F32, DType.BOOL)
+    assert repr(Scalar[DType.I8](3)) == "Scalar(3, i8)"

@@ -13,16 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pto_wsp import ir
-from pto_wsp.backends import registry
 from pto_wsp.dtypes import DType
 from pto_wsp.ir import BinaryOp, Const, Expr, Mode
 from pto_wsp.kernels import LoadedKernel, load_kernels
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
-from pto_wsp.plan import Plan
-from pto_wsp.runtime.program import Program
 from tests.property.nests import schedules
-from tests.property.test_runs import scheduled
+from tests.property.test_runs import program, scheduled
 
 T = TypeVar("T")
 CELLS, WORDS, MOST_TASKS = 8, 64, 400
@@ -143,12 +140,6 @@ def modules(draw: st.DrawFn) -> ir.Module:
     return ir.Module("data", (), TENSORS, KERNELS, body)
 
 
-def program(plan: Plan, target: str, **options: object) -> Program:
-    backend = registry.get(target)
-    backend.check(plan)
-    return Program(plan, backend.load(plan, loaded(), options), target=target)
-
-
 def memory() -> dict[str, np.ndarray]:
     z = np.arange(CELLS, dtype=np.int32) * 7 % 4
     return {"z": z, "y": np.arange(WORDS, dtype=np.uint64)}
@@ -157,13 +148,13 @@ def memory() -> dict[str, np.ndarray]:
 def check(module: ir.Module, schedule: tuple[ir.Directive, ...], workers: int, seed: int) -> None:
     plan = lower(run_passes(module))
     wanted = memory()
-    with program(plan, "reference") as reference:
+    with program(plan, "reference", loaded()) as reference:
         reference.execute(hash=True, **wanted)
         counted, hashed = reference.stats, reference.task_hash()
     assume(counted.tasks <= MOST_TASKS)
     for directives, threads in (((), workers), (schedule, workers), (schedule, 1)):
         with program(
-            scheduled(plan, directives), "cpu_sim", num_threads=threads, seed=seed
+            scheduled(plan, directives), "cpu_sim", loaded(), num_threads=threads, seed=seed
         ) as tested:
             for repeat in range(2):
                 found = memory()

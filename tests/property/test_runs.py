@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pto_wsp import ir
 from pto_wsp.backends import registry
+from pto_wsp.kernels import LoadedKernel
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
 from pto_wsp.plan import Plan
@@ -30,10 +31,13 @@ def scheduled(plan: Plan, schedule: tuple[ir.Directive, ...]) -> Plan:
     return plan.with_schedule_of(lower(ir.Module("schedule", (), (), (), (), schedule)))
 
 
-def program(plan: Plan, target: str, **options: Any) -> Program:
+def program(
+    plan: Plan, target: str, kernels: tuple[LoadedKernel, ...] | None = None, **options: Any
+) -> Program:
+    """The plan on a target, with kernels that were compiled before: by default the library's."""
     backend = registry.get(target)
     backend.check(plan)
-    return Program(plan, backend.load(plan, loaded(), options), target=target)
+    return Program(plan, backend.load(plan, kernels or loaded(), options), target=target)
 
 
 def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: int) -> None:

@@ -245,6 +245,9 @@ class BoundPlan {
   // The region that access `i` touches; false if it leaves its tensor or cannot be evaluated.
   bool region(u32 i, const i64* vars, Region* out, Error* error) const;
 
+  // The regions of all accesses of a site; an error names the task.
+  bool regions(u32 site, u64 task_id, const i64* vars, Region* out, Error* error) const;
+
   // Adds the task with these variables to a hash.
   bool hash_task(u32 site, const i64* vars, const Region* regions, TaskHash* hash,
                  Error* error) const;

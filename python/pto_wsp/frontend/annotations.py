@@ -72,23 +72,15 @@ class Scalar:
 
     def __init__(self, value: float, dtype: DType | None = None) -> None:
         number = _plain(value)
-        if not isinstance(number, int | float):
+        fits = isinstance(number, float) or (isinstance(number, int) and -(2**63) <= number < 2**63)
+        if not isinstance(number, int | float) or not fits:
             raise TypeCheckError(
                 f"Scalar({number!r})",
                 loc=srcloc.here(),
-                why="a scalar is a number",
+                why="a scalar is a number of at most 64 bits",
                 fix="pass a Python or NumPy number",
             )
-        guessed = (
-            DType.of(value.dtype)
-            if isinstance(value, np.generic)
-            else DType.BOOL
-            if isinstance(number, bool)
-            else DType.F64
-            if isinstance(number, float)
-            else DType.I64
-        )
-        self.dtype = dtype or guessed
+        self.dtype = dtype or DType.of(np.asarray(value).dtype)
         is_float = ir.scalar_type(self.dtype) is ir.ExprType.F64
         self.value: int | float = float(number) if is_float else int(number)
 

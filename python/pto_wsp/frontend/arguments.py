@@ -186,11 +186,11 @@ def _tiles(call: _Call, name: str, axis: Tiled) -> Argument:
 
 def _scalar(name: str, scalar: Scalar, loc: SrcLoc | None) -> Argument:
     decl = ir.SymbolDecl(name, ir.SymbolKind.SCALAR, scalar.dtype, scalar.value, loc)
-    return Argument(name, ScalarParam(name, scalar.dtype), (Symbol(decl, scalar.value),))
+    return Argument(name, ScalarArgument(name, scalar.dtype), (Symbol(decl, scalar.value),))
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarParam:
+class ScalarArgument:
     """Stands for a Scalar argument until the trace has a scope for its value."""
 
     name: str

@@ -182,7 +182,6 @@ class Tiled:
 
 
 Axis: TypeAlias = Dense | DenseDyn | Ragged | Sparse | Tiled
-AnyAxis: TypeAlias = Axis
 
 
 def _control(value: object, what: str, rank: int) -> IntArray | Tensor:

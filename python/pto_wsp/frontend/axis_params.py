@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING, cast
 
 from pto_wsp import ir, srcloc
 from pto_wsp.errors import CompileError
-from pto_wsp.frontend.axes import AnyAxis, Dense, DenseDyn, Ragged, Sparse, Tiled
+from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
+from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.refusal import (
-    ARITHMETIC,
-    COMPARISONS,
-    CONVERSIONS,
+    COMPUTING,
     EQUALITY,
-    ITERATION,
-    TRUTH,
-    UNTRACED_ARITHMETIC,
     refuse,
 )
 from pto_wsp.frontend.scalar_expr import (
@@ -46,8 +42,8 @@ def element(array: str, index: object, rank: int = 1) -> SymInt:
         )
     places = [_place(array, each) for each in given]
     load = ir.ArrayLoad(array, *(poly_expr(place) for place in places))
-    scopes = frozenset[object]().union(*(place.scopes for place in places))
-    return atom(load, tracer.scope, *scopes)  # pyright: ignore[reportArgumentType]
+    scopes = frozenset[Scope]().union(*(place.scopes for place in places))
+    return atom(load, tracer.scope, *scopes)
 
 
 def _place(array: str, index: object) -> SymInt:
@@ -71,13 +67,8 @@ def _place(array: str, index: object) -> SymInt:
 
 
 @refuse(
-    ARITHMETIC,
-    UNTRACED_ARITHMETIC,
-    COMPARISONS,
+    COMPUTING,
     EQUALITY,
-    CONVERSIONS,
-    TRUTH,
-    ITERATION,
     message="a workload's array has no values while it is traced ({op})",
     why="the array is bound at execute, and may be another one in each run",
     fix="read one element, lens[i], as an index or as an extent: P(lens[i])",
@@ -109,13 +100,8 @@ class Row:
 
 
 @refuse(
-    ARITHMETIC,
-    UNTRACED_ARITHMETIC,
-    COMPARISONS,
+    COMPUTING,
     EQUALITY,
-    CONVERSIONS,
-    TRUTH,
-    ITERATION,
     message="an axis is not a number or a sequence ({op})",
     why="its extent is bound at execute",
     fix="loop over it with `for i in P(axis)`; pass sizes that are constants as plain integers",
@@ -129,9 +115,9 @@ class AxisParam:
     def __init__(
         self,
         name: str,
-        axis: AnyAxis,
+        axis: Axis,
         names: dict[str, str] | None = None,
-        key: AnyAxis | None = None,
+        key: Axis | None = None,
     ) -> None:
         self.name = name
         self.axis = axis

@@ -34,6 +34,10 @@ CONVERSIONS = {
 }  # fmt: skip
 TRUTH = {"__bool__": "if, while, and, or, not"}
 ITERATION = {"__iter__": "iteration", "__len__": "len()", "__contains__": "in"}
+# All of it but ==, which objects that are looked up by identity keep.
+COMPUTING = {
+    **ARITHMETIC, **UNTRACED_ARITHMETIC, **COMPARISONS, **CONVERSIONS, **TRUTH, **ITERATION,
+}  # fmt: skip
 
 Class = TypeVar("Class", bound=type)
 

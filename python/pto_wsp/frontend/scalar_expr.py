@@ -15,6 +15,7 @@ from pto_wsp.frontend.polynomial import Polynomial
 from pto_wsp.frontend.refusal import (
     ARITHMETIC,
     COMPARISONS,
+    COMPUTING,
     CONVERSIONS,
     EQUALITY,
     ITERATION,
@@ -151,10 +152,10 @@ class SymInt:
     def __ge__(self, other: IntLike) -> SymBool:
         return _compare(ir.BinaryOp.GE, self, other)
 
-    def __eq__(self, other: object) -> SymBool:  # type: ignore[override]
+    def __eq__(self, other: object) -> SymBool:  # pyright: ignore[reportIncompatibleMethodOverride]
         return _compare(ir.BinaryOp.EQ, self, other)
 
-    def __ne__(self, other: object) -> SymBool:  # type: ignore[override]
+    def __ne__(self, other: object) -> SymBool:  # pyright: ignore[reportIncompatibleMethodOverride]
         return _compare(ir.BinaryOp.NE, self, other)
 
 
@@ -206,13 +207,8 @@ class SymBool:
 
 
 @refuse(
-    TRUTH,
-    ARITHMETIC,
-    UNTRACED_ARITHMETIC,
-    COMPARISONS,
+    COMPUTING,
     EQUALITY,
-    CONVERSIONS,
-    ITERATION,
     message="a floating-point scalar is passed on, never computed with ({op})",
     why="control is made of integers",
     fix="pass it to a kernel's Scalar parameter and compute there",

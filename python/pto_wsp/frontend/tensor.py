@@ -17,11 +17,8 @@ from pto_wsp.frontend.memory import share
 from pto_wsp.frontend.refusal import (
     ARITHMETIC,
     COMPARISONS,
-    CONVERSIONS,
+    COMPUTING,
     EQUALITY,
-    ITERATION,
-    TRUTH,
-    UNTRACED_ARITHMETIC,
     refuse,
 )
 from pto_wsp.frontend.scalar_expr import (
@@ -50,12 +47,7 @@ class DimRange:
 
 
 @refuse(
-    ARITHMETIC,
-    UNTRACED_ARITHMETIC,
-    COMPARISONS,
-    CONVERSIONS,
-    TRUTH,
-    ITERATION,
+    COMPUTING,
     {"__getitem__": "a second index", "__setitem__": "assignment"},
     message="a region of a tensor has no value in a workload ({op})",
     why="a workload only says which regions the tasks touch",
@@ -122,8 +114,8 @@ class Element(Region):
         def __le__(self, other: IntLike) -> SymBool: ...
         def __gt__(self, other: IntLike) -> SymBool: ...
         def __ge__(self, other: IntLike) -> SymBool: ...
-        def __eq__(self, other: object) -> SymBool: ...  # type: ignore[override]
-        def __ne__(self, other: object) -> SymBool: ...  # type: ignore[override]
+        def __eq__(self, other: object) -> SymBool: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+        def __ne__(self, other: object) -> SymBool: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __init__(self, tensor: str, dtype: DType, dims: tuple[DimRange, ...]) -> None:
         super().__init__(tensor, dtype, dims)
@@ -148,16 +140,11 @@ def _delegate(method: str) -> Callable[..., Any]:
 
 for _method in _OPERATORS:
     setattr(Element, _method, _delegate(_method))
-Element.__hash__ = None  # type: ignore[assignment]
+Element.__hash__ = None  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @refuse(
-    ARITHMETIC,
-    UNTRACED_ARITHMETIC,
-    COMPARISONS,
-    CONVERSIONS,
-    TRUTH,
-    ITERATION,
+    COMPUTING,
     {"__setitem__": "assignment"},
     message="a Tensor does not compute ({op})",
     why="tensors are read and written by tasks",

@@ -14,7 +14,7 @@ from typing import Any
 from pto_wsp import ir, srcloc
 from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.frontend import trace
-from pto_wsp.frontend.arguments import Argument, ScalarParam, bind, match_signature
+from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_signature
 from pto_wsp.frontend.compose import Traced, merge
 from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.frontend.schedule import (
@@ -261,7 +261,7 @@ def _compose(form: str, sources: tuple[_Once, ...], loc: SrcLoc | None) -> Trace
 def _seen(argument: Argument, tracer: trace.Tracer) -> object:
     """What the function sees of an argument."""
     value = argument.value
-    return value.value(tracer.scope) if isinstance(value, ScalarParam) else value
+    return value.value(tracer.scope) if isinstance(value, ScalarArgument) else value
 
 
 def _trace(function: FunctionType, arguments: tuple[Argument, ...], loc: SrcLoc | None) -> Traced:

@@ -80,6 +80,11 @@ class _Place:
         return replace(self, variables={**self.variables, name: node})
 
 
+def _children(stmt: ir.Stmt) -> int:
+    """How many children of its block a statement becomes: an ELSE is one of its own."""
+    return 2 if isinstance(stmt, ir.Cond) and stmt.otherwise else 1
+
+
 @dataclass(frozen=True, slots=True)
 class _Code:
     builder: plan.PlanBuilder
@@ -104,7 +109,7 @@ class _Code:
             if isinstance(stmt, ir.SlotSet | ir.SlotLoad):
                 place = self.declare(stmt.slot, place)
             self.item(stmt, place.child(number))
-            number += 2 if isinstance(stmt, ir.Cond) and stmt.otherwise else 1
+            number += _children(stmt)
 
     def declare(self, slot: str, place: _Place) -> _Place:
         """Gives a slot that has no record yet one at the level of the place."""
@@ -163,12 +168,8 @@ class _Code:
 
     def wrapped(self, part: ir.Body, place: _Place) -> None:
         """Several statements as one child: slots that they set are seen by those behind."""
-        opened = self.builder.emit(plan.Op.COMBINE)
-        before = self.builder.here
+        opened = self.builder.emit(plan.Op.COMBINE, sum(_children(stmt) for stmt in part))
         self.items(part, place)
-        children = sum(2 if isinstance(s, ir.Cond) and s.otherwise else 1 for s in part)
-        assert self.builder.here > before
-        self.builder.patch(opened, operand1=children)
         self.end(opened)
 
     def slot(self, name: str, place: _Place) -> int:
@@ -286,26 +287,23 @@ class _Code:
             self.after(after, place)
 
     def after(self, after: ir.After, place: _Place) -> None:
-        """The loops that both calls are in are the same axes, from the outermost on."""
+        """Without indices the loops that both calls are in are shared: the same axes, from the
+        outermost on. With them, all but the innermost ones, which the indices are for."""
         site, axes = self.labels[after.label]
         pairs = zip(axes, place.axes.values(), strict=False)
         shared = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
         if after.indices:
-            shared = min(shared, len(axes) - len(after.indices))
-        given = len(axes) - shared if after.indices else 0
-        # Loops between the shared ones and those that are named stand at the same index.
-        middle = [ir.LoopVar(n) for n in list(place.axes)[shared : len(axes) - len(after.indices)]]
-        indices = (*middle, *after.indices)[:given] if given else ()
+            shared = len(axes) - len(after.indices)
         first = self.builder.count(plan.Section.EXPR_LIST)
-        for index in indices:
+        for index in after.indices:
             node = self.exprs.lower(index, place.variables)
             self.builder.add(plan.ExprRef(expr=node))
         record = plan.After(
             site=site,
             kind=plan.DepKind.AFTER,
             shared_levels=shared,
-            indices=first if indices else 0,
-            num_indices=len(indices),
+            indices=first if after.indices else 0,
+            num_indices=len(after.indices),
         )
         self.builder.emit(plan.Op.AFTER, operand2=self.builder.add(record))
 
