@@ -18,6 +18,7 @@ LIMIT = 300  # seconds; only so that a hang ends the test
 # Arguments that make an example small, where it is not small by itself.
 SMALL: dict[str, list[str]] = {
     "01_ragged_attention": ["--sequences", "6", "--heads", "2", "--longest", "12"],
+    "02_moe_routing": ["--tokens", "300", "--workers", "3"],
 }
 _BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
