@@ -53,11 +53,34 @@ nb::dlpack::dtype dlpack_type(DType t) {
 }
 
 nb::object as_array(const ptowsp_view& v) {
+  bool empty = false;
+  for (uint32_t d = 0; d < v.rank; ++d) empty = empty || v.shape[d] == 0;
+  if (v.data == nullptr && !empty) return nb::none();  // a token
   size_t shape[PTOWSP_MAX_RANK];
   for (uint32_t d = 0; d < v.rank; ++d) shape[d] = static_cast<size_t>(v.shape[d]);
   nb::ndarray<nb::numpy> array(v.data, v.rank, shape, nb::none(), v.stride,
                                dlpack_type(static_cast<DType>(v.dtype)));
   return nb::cast(array, nb::rv_policy::reference);
+}
+
+// The tokens of a paged view, as one array per page; an empty one if there are none.
+nb::object as_pages(const ptowsp_view& v, const ptowsp_pages& pages) {
+  nb::list out;
+  const int64_t item = ptowsp::dtype_size(static_cast<DType>(v.dtype));
+  for (int64_t token = 0; token < v.shape[0];) {
+    const int64_t at = pages.first + token;
+    const int64_t entry = at / pages.page * pages.table_stride;
+    const int64_t number = pages.wide != 0 ? static_cast<const int64_t*>(pages.table)[entry]
+                                           : static_cast<const int32_t*>(pages.table)[entry];
+    ptowsp_view part = v;
+    part.shape[0] = std::min(v.shape[0] - token, pages.page - at % pages.page);
+    part.data = static_cast<char*>(v.data) +
+                (number * pages.page_stride + at % pages.page * v.stride[0]) * item;
+    out.append(as_array(part));
+    token += part.shape[0];
+  }
+  if (v.shape[0] == 0) out.append(as_array(v));
+  return out;
 }
 
 // Exceptions of Python kernels on their way to whoever waits for the run. Used under the GIL.
@@ -113,7 +136,11 @@ int32_t call_python(const ptowsp_call* call, void* user) {
   const auto* python = static_cast<const PythonKernel*>(user);
   try {
     nb::list views;
-    for (uint32_t i = 0; i < call->num_views; ++i) views.append(as_array(call->views[i]));
+    for (uint32_t i = 0; i < call->num_views; ++i) {
+      const ptowsp_view& view = call->views[i];
+      const bool paged = call->pages != nullptr && call->pages[i].page > 0;
+      views.append(paged ? as_pages(view, call->pages[i]) : as_array(view));
+    }
     nb::list scalars;
     for (uint32_t i = 0; i < call->num_scalars; ++i) scalars.append(call->scalars[i]);
     python->dispatch(views, scalars);

@@ -2,7 +2,7 @@
 // ptowsp_fail(), and the boundary that turns exceptions into error messages.
 //
 // A body sees each In parameter as View<const T, Rank>, each other tensor parameter as
-// View<T, Rank>, and each scalar as a plain value. Needs the standard library and ptowsp.h only.
+// View<T, Rank>, a paged one as PagedView, and each scalar as a plain value. Needs the standard library and ptowsp.h only.
 #pragma once
 
 #include <ptowsp/ptowsp.h>
@@ -134,6 +134,68 @@ class View {
   T* data_;
   std::int64_t shape_[kDims] = {};
   std::int64_t stride_[kDims] = {};
+};
+
+// Tokens of one sequence, on pages that may lie anywhere. x(i, j) and x[i] find the page of token i;
+// whoever reads all of them goes page by page:
+//
+//   for (int64_t p = 0; p < k.pages(); ++p) {
+//     auto part = k.page(p);  // a View of the tokens on that page: part.shape(0) of them
+//   }
+template <class T, int Rank>
+class PagedView {
+  static_assert(Rank >= 1 && Rank <= PTOWSP_MAX_RANK);
+
+ public:
+  using value_type = std::remove_const_t<T>;
+
+  PagedView(const ptowsp_view& view, const ptowsp_pages& pages)
+      : all_(view), pages_(pages) {}
+
+  std::int64_t shape(int k) const { return all_.shape(k); }
+  std::int64_t page_size() const { return pages_.page; }
+
+  decltype(auto) operator[](std::int64_t token) const { return row(token)[0]; }
+
+  template <std::integral... Index>
+  T& operator()(std::int64_t token, Index... index) const {
+    static_assert(sizeof...(Index) + 1 == Rank, "one index per dimension");
+    return row(token)(0, index...);
+  }
+
+  // How many pages the tokens lie on, and those of one page.
+  std::int64_t pages() const {
+    return shape(0) == 0 ? 0 : (pages_.first + shape(0) - 1) / pages_.page + 1;
+  }
+  View<T, Rank> page(std::int64_t p) const {
+    const std::int64_t begin = p == 0 ? 0 : p * pages_.page - pages_.first;
+    const std::int64_t end = std::min(shape(0), (p + 1) * pages_.page - pages_.first);
+    return tokens(begin, end - begin);
+  }
+
+ private:
+  View<T, Rank> row(std::int64_t token) const { return tokens(token, 1); }
+
+  // Tokens of one page.
+  View<T, Rank> tokens(std::int64_t begin, std::int64_t count) const {
+    const std::int64_t at = pages_.first + begin;
+    const std::int64_t entry = at / pages_.page * pages_.table_stride;
+    const std::int64_t number = pages_.wide != 0
+                                    ? static_cast<const std::int64_t*>(pages_.table)[entry]
+                                    : static_cast<const std::int32_t*>(pages_.table)[entry];
+    std::int64_t shape[Rank];
+    std::int64_t stride[Rank];
+    for (int k = 0; k < Rank; ++k) {
+      shape[k] = k == 0 ? count : all_.shape(k);
+      stride[k] = all_.stride(k);
+    }
+    const std::int64_t offset =
+        number * pages_.page_stride + at % pages_.page * all_.stride(0);
+    return View<T, Rank>(all_.data() + offset, shape, stride);
+  }
+
+  View<T, Rank> all_;
+  ptowsp_pages pages_;
 };
 
 // ---- half-precision storage -------------------------------------------------------------------
@@ -271,6 +333,11 @@ std::int32_t run_body(const ptowsp_call* call, Body body) noexcept {
 template <class T, int Rank>
 View<T, Rank> view_argument(const ptowsp_call* call, int number) {
   return View<T, Rank>(call->views[number]);
+}
+
+template <class T, int Rank>
+PagedView<T, Rank> paged_argument(const ptowsp_call* call, int number) {
+  return PagedView<T, Rank>(call->views[number], call->pages[number]);
 }
 
 // A value whose bits lie in the low bytes of 64 bits.

@@ -8,15 +8,18 @@
 namespace ptowsp {
 
 std::unique_ptr<BoundPlan> BoundPlan::bind(const PlanView& plan, const ptowsp_binding* bindings,
-                                           std::size_t count, Error* error) {
+                                           std::size_t count, Error* error,
+                                           const BindOptions& options) {
   auto out = std::make_unique<BoundPlan>();
   out->plan_ = &plan;
-  if (!Binder(plan, out.get(), error).run(bindings, count)) return nullptr;
+  if (!Binder(plan, out.get(), error, options).run(bindings, count)) return nullptr;
   return out;
 }
 
 bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   if (!take_bindings(bindings, count)) return false;
+  number_copies();
+  if (!make_unbound()) return false;
   if (!check_tensor_modes()) return false;
   join_storages();
   if (!check_arrays_unwritten()) return false;
@@ -32,6 +35,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   out_.sites_.resize(plan_.count(Section::SITE));
   spans_.resize(plan_.count(Section::ACCESS_DIM));
   if (!walk_code()) return false;
+  if (!make_workspace()) return false;
   choose_cells();
   prepare_sites();
   find_leaves();
@@ -44,7 +48,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
 // Slots, lets and the columns of sparse loops are kept in registers.
 void Binder::find_registers() {
   const bool columns = plan_.has(Feature::SPARSE);
-  if (!columns && !plan_.has(Feature::SLOT)) return;
+  if (!columns && !plan_.has(Feature::SLOT) && !plan_.has(Feature::ALLOC)) return;
   const u32 nodes = plan_.count(Section::EXPR);
   register_of_.assign(nodes, kNone);
   registers_in_.assign(nodes, 0);
@@ -269,6 +273,18 @@ bool Binder::walk_code() {
         if (!bind_site(instr.operand2, alive)) return false;
         pc += 1;
         break;
+      case Op::SLOT_SET:
+        if (setters_[instr.operand1] == 1) {
+          const Interval range = range_of(instr.operand2, ranges_);  // or 0, where it was not set
+          lets_[instr.operand1] = {std::min<i128>(range.lo, 0), std::max<i128>(range.hi, 0)};
+        }
+        break;
+      case Op::LET:
+        lets_[out_.target(instr) - kFirstSlot] = range_of(instr.operand2, ranges_);
+        break;
+      case Op::ALLOC:
+        if (!bind_alloc(instr.operand1, alive)) return false;
+        break;
       case Op::HALT:
         return true;
       default:
@@ -278,9 +294,11 @@ bool Binder::walk_code() {
   return true;
 }
 
-// A register that no loop bounds may hold anything.
+// A slot that is set at several places, or from data, may hold anything.
 Interval Binder::range_of_register(u32 variable) const {
-  return variable < kFirstSlot ? columns_[variable - kFirstColumn] : Interval::unknown();
+  if (variable < kFirstSlot) return columns_[variable - kFirstColumn];
+  if (variable < out_.first_copy_) return lets_[variable - kFirstSlot];
+  return Interval{0, out_.allocs_[variable - out_.first_copy_].copies - 1};
 }
 
 // The shortest and the longest row of a sparse axis.
@@ -371,7 +389,7 @@ bool Binder::bind_site(u32 site, bool alive) {
     const u32 at = kHashTensor + 32 * out.num_accesses;
     out.hash.add(keys, at, a.tensor);
     out.hash.add(keys, at + 1, a.mode);
-    out.hash.add(keys, at + 2, a.rank);
+    out.hash.add(keys, at + 2, a.plan_rank);
     out_.site_accesses_.push_back(word.operand2);
     out.num_accesses += 1;
   }
@@ -411,10 +429,13 @@ bool Binder::keep_registers(u32 site) {
   }
   for (u32 p = 0; p < out.num_accesses; ++p) {
     const BoundAccess& a = out_.accesses_[out_.site_access(out, p)];
-    for (u32 d = 0; d < a.rank; ++d) {
+    const BoundTensor& t = out_.tensors_[a.tensor];
+    if (t.alloc != kNone) used |= u64{1} << out_.copy_variable(t.alloc);
+    for (u32 d = 0; d < a.plan_rank; ++d) {
       const BoundDim& dim = out_.dims_[a.dims + d];
       used |= registers_in_[dim.start.node] | registers_in_[dim.extent.node] |
               registers_in_[dim.step.node];
+      if (t.alloc != kNone && t.shape_node[d] != kNone) used |= registers_in_[t.shape_node[d]];
     }
   }
   for (u32 v = kFirstColumn; v < kMaxVars; ++v) {
@@ -422,7 +443,7 @@ bool Binder::keep_registers(u32 site) {
     if (out.num_registers == BoundSite::kMostRegisters) {
       error_ = Error::make(Status::UNSUPPORTED, "a task reads more than " +
                                                     std::to_string(BoundSite::kMostRegisters) +
-                                                    " slots and columns");
+                                                    " slots, columns and temporaries");
       error_.site = site;
       return false;
     }
@@ -439,7 +460,7 @@ void Binder::bind_access(u32 access, bool alive) {
   BoundAccess& out = out_.accesses_[access];
   out.tensor = a.tensor;
   out.mode = a.mode;
-  out.rank = a.rank;
+  out.rank = out.plan_rank = a.rank;
   out.dims = a.dims;
   out.seen_rank = 0;
   bool proved = true;
@@ -451,8 +472,9 @@ void Binder::bind_access(u32 access, bool alive) {
     bound.step = use(dim.step, ranges_);
     bound.dropped = (dim.flags & 1u) != 0;
     if (!bound.dropped) out.seen_rank += 1;
-    proved = proved && prove_dim(bound, t.shape[d]);
+    proved = proved && (prove_dim(bound, t.shape[d]) && prove_temp(out, d));
   }
+  if (t.alloc != kNone) add_copy_dim(access);
   note_span(access);
   out.checked = alive && !proved;
   if (alive) (out.checked ? out_.accesses_checked_ : out_.accesses_proved_) += 1;

@@ -13,7 +13,7 @@ void Binder::note_span(u32 access) {
   for (u32 d = 0; d < a.rank; ++d) {
     const BoundDim& dim = out_.dims_[a.dims + d];
     Span& span = spans_[a.dims + d];
-    if (!dim.start.affine) continue;
+    if (!dim.start.affine || dim.start.node == kNone) continue;  // kNone: the copy it has
     Affine rest = dim.start.form;
     span.coef = rest.top > 0 ? rest.coef[0] : 0;
     rest.coef[0] = 0;
@@ -44,7 +44,7 @@ bool Binder::prepare_access(u32 access) {
   const BoundTensor& t = out_.tensors_[a.tensor];
   ptowsp_view& view = out_.views_[access];
   Affine& offset = out_.offsets_[access];
-  if (a.checked) return false;
+  if (a.checked || t.pool != kNone) return false;
   view.dtype = static_cast<u32>(t.dtype);
   view.rank = a.seen_rank;
   for (u32 d = 0, seen = 0; d < a.rank; ++d) {
@@ -96,6 +96,9 @@ void Binder::find_independent_axis() {
   for (u32 s = 0; s < plan_.count(Section::SLOT); ++s) {
     if (plan_.get<Section::SLOT>(s).level == 0) return;
   }
+  for (u32 i = 0; i < out_.allocs_.size(); ++i) {  // each worker needs a copy of its own
+    if (out_.allocs_[i].copies < static_cast<i64>(options_.workers)) return;
+  }
   const BoundLoop& loop = out_.loops_[first.operand1];
   if (!loop.start.constant() || !loop.extent.constant()) return;
   if (!iterations_independent() || !count_outer_tasks(first.operand1)) return;
@@ -110,6 +113,8 @@ bool Binder::iterations_independent() const {
       const BoundAccess& b = out_.accesses_[used[j]];
       if (!writes(a.mode) && !writes(b.mode)) continue;
       if (out_.tensors_[a.tensor].storage != out_.tensors_[b.tensor].storage) continue;
+      const u32 alloc = out_.tensors_[a.tensor].alloc;  // each iteration has its own
+      if (alloc != kNone && plan_.get<Section::ALLOC>(alloc).level > 0) continue;
       if (!apart(used[i], used[j])) return false;
     }
   }

@@ -133,7 +133,10 @@ bool Binder::check_tensor_modes() {
   written_.assign(out_.tensors_.size(), 0);
   for (u32 i = 0; i < plan_.count(Section::ACCESS); ++i) {
     const Access a = plan_.get<Section::ACCESS>(i);
-    if (writes(a.mode)) written_[a.tensor] = 1;
+    if (!writes(a.mode)) continue;
+    written_[a.tensor] = 1;
+    const u32 pool = out_.tensors_[a.tensor].pool;
+    if (pool != kNone) written_[pool] = 1;
   }
   for (u32 t = 0; t < out_.tensors_.size(); ++t) {
     if (written_[t] == 0 || !out_.tensors_[t].read_only) continue;
@@ -167,6 +170,7 @@ bool overlaps_itself(const BoundTensor& t) {
 }
 
 bool same_geometry(const BoundTensor& a, const BoundTensor& b) {
+  if (a.storage_class != StorageClass::BOUND || b.storage_class != StorageClass::BOUND) return false;
   return a.data == b.data && a.dtype == b.dtype && a.rank == b.rank &&
          std::equal(a.shape, a.shape + a.rank, b.shape) &&
          std::equal(a.stride, a.stride + a.rank, b.stride);
@@ -177,10 +181,11 @@ bool same_geometry(const BoundTensor& a, const BoundTensor& b) {
 // Tensors whose byte intervals meet get one storage number; equal views get one geometry number.
 void Binder::join_storages() {
   const u32 n = static_cast<u32>(out_.tensors_.size());
-  byte_lo_.assign(n, 0);
-  byte_hi_.assign(n, 0);
   for (u32 i = 0; i < n; ++i) {
     BoundTensor& t = out_.tensors_[i];
+    t.geometry = i;
+    // Paged ones lie where their pools lie; nothing else lies where temporaries will.
+    if (t.pool != kNone || t.alloc != kNone) continue;
     i64 lo = 0;
     i64 hi = 0;
     bool empty = false;
@@ -191,10 +196,9 @@ void Binder::join_storages() {
       hi += std::max<i64>(reach, 0);
     }
     const u64 base = reinterpret_cast<u64>(t.data);
-    byte_lo_[i] = empty ? base : base + static_cast<u64>(lo * static_cast<i64>(t.item));
-    byte_hi_[i] = empty ? base : base + static_cast<u64>((hi + 1) * static_cast<i64>(t.item));
+    t.byte_lo = empty ? base : base + static_cast<u64>(lo * static_cast<i64>(t.item));
+    t.byte_hi = empty ? base : base + static_cast<u64>((hi + 1) * static_cast<i64>(t.item));
     t.by_bytes = overlaps_itself(t);
-    t.geometry = i;
     for (u32 j = 0; j < i; ++j) {
       if (same_geometry(t, out_.tensors_[j])) {
         t.geometry = out_.tensors_[j].geometry;
@@ -202,21 +206,45 @@ void Binder::join_storages() {
       }
     }
   }
+  for (u32 i = 0; i < n; ++i) {
+    BoundTensor& t = out_.tensors_[i];
+    if (t.pool == kNone) continue;
+    t.byte_lo = out_.tensors_[t.pool].byte_lo;
+    t.byte_hi = out_.tensors_[t.pool].byte_hi;
+  }
   std::vector<u32> order(n);
   std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [this](u32 a, u32 b) { return byte_lo_[a] < byte_lo_[b]; });
+  std::sort(order.begin(), order.end(), [this](u32 a, u32 b) { return out_.tensors_[a].byte_lo < out_.tensors_[b].byte_lo; });
   u64 end = 0;
   u32 storages = 0;
   for (const u32 i : order) {
-    if (storages == 0 || byte_lo_[i] >= end) storages += 1;
+    if (storages == 0 || out_.tensors_[i].byte_lo >= end) storages += 1;
     out_.tensors_[i].storage = storages - 1;
-    end = std::max(end, byte_hi_[i]);
+    end = std::max(end, out_.tensors_[i].byte_hi);
   }
   out_.num_storages_ = storages;
+  for (const BoundAlloc& alloc : out_.allocs_) {
+    for (const u32 i : alloc.tensors) {
+      out_.tensors_[i].storage = out_.tensors_[alloc.tensors[0]].storage;
+    }
+  }
 }
 
-// Control reads arrays while tasks run; an array that tasks may change would make that a race.
+// Control reads arrays while tasks run, and views are made of page tables; what tasks may change
+// would make that a race.
 bool Binder::check_arrays_unwritten() {
+  for (u32 p = 0; p < out_.tensors_.size(); ++p) {
+    const u32 table = out_.tensors_[p].table;
+    for (u32 t = 0; table != kNone && t < out_.tensors_.size(); ++t) {
+      if (written_[t] == 0 || out_.tensors_[t].byte_lo >= out_.tensors_[table].byte_hi || out_.tensors_[table].byte_lo >= out_.tensors_[t].byte_hi) {
+        continue;
+      }
+      const u32 symbol = plan_.get<Section::TENSOR>(table).symbol;
+      return fail(symbol, "page table " + name(symbol) +
+                              " shares memory with a tensor that tasks write; the pages of a run "
+                              "must stay where they are");
+    }
+  }
   for (u32 s = 0; s < out_.arrays_.size(); ++s) {
     const BoundArray& a = out_.arrays_[s];
     if (a.data == nullptr || a.shape[0] == 0 || a.shape[1] == 0) continue;
@@ -232,7 +260,7 @@ bool Binder::check_arrays_unwritten() {
     const u64 lo = base + static_cast<u64>(below * item);
     const u64 hi = base + static_cast<u64>((above + 1) * item);
     for (u32 t = 0; t < out_.tensors_.size(); ++t) {
-      if (written_[t] == 0 || byte_lo_[t] >= hi || lo >= byte_hi_[t]) continue;
+      if (written_[t] == 0 || out_.tensors_[t].byte_lo >= hi || lo >= out_.tensors_[t].byte_hi) continue;
       const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
       return fail(s, "array " + name(s) + " shares memory with tensor " + name(symbol) +
                          ", which tasks write; control may only read arrays that no task writes");

@@ -12,8 +12,8 @@ namespace ptowsp {
 
 class Binder {
  public:
-  Binder(const PlanView& plan, BoundPlan* out, Error* error)
-      : plan_(plan), out_(*out), error_(*error) {}
+  Binder(const PlanView& plan, BoundPlan* out, Error* error, const BindOptions& options)
+      : plan_(plan), out_(*out), error_(*error), options_(options) {}
 
   bool run(const ptowsp_binding* bindings, std::size_t count);
 
@@ -51,6 +51,21 @@ class Binder {
   bool prove_dim(const BoundDim& dim, i64 shape) const;
   void choose_cells();
 
+  // bind_tensors.cpp: tensors that nobody binds
+  bool is_class(u32 tensor, StorageClass cls) const {
+    return out_.tensors_[tensor].storage_class == cls;
+  }
+  void number_copies();
+  bool make_unbound();
+  bool make_token(u32 tensor);
+  bool make_paged(u32 tensor);
+  bool bind_alloc(u32 alloc, bool alive);
+  bool shape_temp(u32 tensor, bool alive);
+  bool prove_temp(const BoundAccess& a, u32 dim) const;
+  void add_copy_dim(u32 access);
+  bool make_workspace();
+  bool fail_tensor(u32 tensor, std::string message);
+
   // bind_sites.cpp: what makes tasks of simple nests cheap
   void note_span(u32 access);
   void prepare_sites();
@@ -64,12 +79,13 @@ class Binder {
   const PlanView& plan_;
   BoundPlan& out_;
   Error& error_;
+  const BindOptions options_;
   std::vector<u8> bound_;           // by SYMBOL: a value is there
   std::vector<u8> written_;         // by TENSOR: some access writes it
-  std::vector<u64> byte_lo_;        // by TENSOR
-  std::vector<u64> byte_hi_;        // by TENSOR; empty tensors have lo == hi
   Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
   Interval columns_[kMaxLoops];     // of the columns of sparse loops, by level
+  std::vector<Interval> lets_;      // of slots, then of lets
+  std::vector<u32> setters_;        // by SLOT: instructions that set it
   // By EXPR, empty if the plan has neither slots nor sparse loops: the register that holds its
   // value, or kNone; a bit for each register that its value needs.
   std::vector<u32> register_of_;

@@ -1,5 +1,6 @@
 #include "ptowsp/cursor.h"
 
+#include <algorithm>
 #include <string>
 
 namespace ptowsp {
@@ -73,6 +74,9 @@ Event Cursor::advance(const BoundPlan& plan, Error* error) {
         }
         pc += 1;
         break;
+      case Op::ALLOC:
+        event = take_copy(plan, instr.operand1, &quiet, error);
+        break;
       case Op::NOP:
         pc += 1;
         break;
@@ -81,6 +85,27 @@ Event Cursor::advance(const BoundPlan& plan, Error* error) {
     }
     if (!quiet || event == Event::Error) return event;
   }
+}
+
+// The iteration gets a copy of the buffer for its temporaries.
+Event Cursor::take_copy(const BoundPlan& plan, u32 alloc, bool* quiet, Error* error) {
+  const i64 copies = plan.alloc(alloc).copies;
+  i64& mine = vars[plan.copy_variable(alloc)];
+  *quiet = false;
+  if (!plan.check_shapes(alloc, vars, error)) {
+    error->at_record(Section::CODE, pc, vars, level);
+    return Event::Error;
+  }
+  const i64 next = mine + 1 < copies ? mine + 1 : 0;
+  if (next == 0 && drains != 0 && drained == 0) {
+    announced = 1;
+    return Event::Drain;
+  }
+  drained = 0;
+  mine = copy == kNone ? next : std::min<i64>(copy, copies - 1);
+  *quiet = true;
+  pc += 1;
+  return Event::Done;
 }
 
 Event Cursor::enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error* error) {

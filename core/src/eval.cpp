@@ -272,7 +272,12 @@ bool BoundPlan::region(u32 i, const i64* vars, Region* out, Error* error) const 
     if (!eval(dim.start, vars, &out->start[d], error)) return false;
     if (!eval(dim.extent, vars, &out->extent[d], error)) return false;
     if (!eval(dim.step, vars, &out->step[d], error)) return false;
-    if (a.checked && out_of_bounds(a, d, *out, error)) return false;
+    if (a.checked) {
+      i64 shape = t.shape[d];
+      const bool varies = t.alloc != kNone && d < a.plan_rank && t.shape_node[d] != kNone;
+      if (varies && !value(t.shape_node[d], vars, &shape, error)) return false;
+      if (out_of_bounds(a, d, *out, shape, error)) return false;
+    }
     if (out->extent[d] <= 0) {
       out->empty = true;
       continue;
@@ -286,6 +291,10 @@ bool BoundPlan::region(u32 i, const i64* vars, Region* out, Error* error) const 
   const i64 item = static_cast<i64>(t.item);
   out->byte_lo = base + static_cast<u64>(lo * item);
   out->byte_hi = base + static_cast<u64>((hi + 1) * item);
+  if (t.pool != kNone) {  // it may lie on any page
+    out->byte_lo = tensors_[t.pool].byte_lo;
+    out->byte_hi = tensors_[t.pool].byte_hi;
+  }
   return true;
 }
 
@@ -299,8 +308,8 @@ bool BoundPlan::regions(u32 site, u64 task_id, const i64* vars, Region* out, Err
   return true;
 }
 
-bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, Error* error) const {
-  const i64 shape = tensors_[a.tensor].shape[dim];
+bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i64 shape,
+                              Error* error) const {
   const i64 start = r.start[dim];
   const i64 extent = r.extent[dim];
   const i64 step = r.step[dim];
@@ -340,8 +349,9 @@ bool BoundPlan::hash_task(u32 site, const i64* vars, const Region* regions, Task
   }
   for (u32 p = 0; p < s.num_accesses; ++p) {
     const Region& r = regions[p];
+    const u32 rank = accesses_[site_access(s, p)].plan_rank;
     u32 at = kHashTensor + 32 * p + 4;
-    for (u32 d = 0; d < r.rank; ++d, at += 3) {
+    for (u32 d = 0; d < rank; ++d, at += 3) {
       sum.add(keys, at, static_cast<u64>(r.start[d]));
       sum.add(keys, at + 1, static_cast<u64>(r.extent[d]));
       sum.add(keys, at + 2, static_cast<u64>(r.step[d]));

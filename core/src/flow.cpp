@@ -16,6 +16,7 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
       regions_(kMaxTensorArgs),
       hashed_(hashed) {
   make_makers(config, workers);
+  cursor_.drains = config.matching == Matching::Exact ? 1 : 0;
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
   if (spare_ > 0) awaited_.emplace(plan, &table_);
   if (!tracking_.any_box()) return;

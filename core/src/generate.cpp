@@ -6,6 +6,7 @@ namespace ptowsp {
 
 Generator::Generator(const BoundPlan& plan)
     : plan_(plan), cursor_(Cursor::at_entry(plan, 0)), regions_(kMaxTensorArgs) {
+  cursor_.copy = 0;
   for (const BoundSite& site : plan.sites()) {
     formed_.push_back(has_form(site) ? 1 : 0);
     forms_.push_back(formed_.back() != 0 ? make_form(site) : HashForm{});
@@ -55,7 +56,7 @@ Generator::HashForm Generator::make_form(const BoundSite& site) const {
   for (u32 p = 0; p < site.num_accesses; ++p) {
     const BoundAccess& a = plan_.access(plan_.site_access(site, p));
     u32 at = kHashTensor + 32 * p + 4;
-    for (u32 d = 0; d < a.rank; ++d, at += 3) {
+    for (u32 d = 0; d < a.plan_rank; ++d, at += 3) {
       const BoundDim& dim = plan_.dim(a.dims + d);
       add_word(&form, at, site, dim.start);
       add_word(&form, at + 1, site, dim.extent);

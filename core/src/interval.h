@@ -16,10 +16,13 @@ struct Interval {
   i128 hi = kFar;
 
   static constexpr i128 kFar = static_cast<i128>(1) << 100;
+  static constexpr i128 kSmall = static_cast<i128>(1) << 26;
 
   static Interval point(i128 v) { return {v, v}; }
   static Interval unknown() { return {}; }
   bool empty() const { return lo > hi; }
+  // Its product with any interval fits.
+  bool small() const { return lo >= -kSmall && hi <= kSmall; }
   bool within_i64() const { return lo >= INT64_MIN && hi <= INT64_MAX; }
 
   Interval clamped() const { return {std::clamp(lo, -kFar, kFar), std::clamp(hi, -kFar, kFar)}; }
@@ -34,7 +37,8 @@ inline Interval operator-(Interval a, Interval b) {
 }
 
 inline Interval operator*(Interval a, Interval b) {
-  if (!a.within_i64() || !b.within_i64()) return Interval::unknown();
+  const bool fits = (a.within_i64() && b.within_i64()) || a.small() || b.small();
+  if (!fits) return Interval::unknown();
   const i128 c[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
   const auto [lo, hi] = std::minmax_element(c, c + 4);
   return Interval{*lo, *hi}.clamped();

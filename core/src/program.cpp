@@ -33,7 +33,17 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
                          "kernel '" + std::string(plan().string(kernel.name)) + "' has no body");
     return nullptr;
   }
-  std::unique_ptr<BoundPlan> bound = BoundPlan::bind(plan(), bindings, count, error);
+  std::shared_ptr<Workspace> workspace;
+  {
+    std::unique_lock lock(pool_->mutex);
+    workspace = workspace_;
+  }
+  std::unique_ptr<BoundPlan> bound =
+      BoundPlan::bind(plan(), bindings, count, error, {workers_, &workspace});
+  if (workspace != nullptr) {
+    std::unique_lock lock(pool_->mutex);
+    workspace_ = std::move(workspace);
+  }
   if (bound == nullptr) return nullptr;
   auto out = std::make_unique<QueuedRun>();
   out->program = this;

@@ -138,6 +138,7 @@ ptowsp_stats Run::stats() const {
   if (final_stats_) return *final_stats_;
   ptowsp_stats out{};
   out.bounds_proved = plan_->accesses_proved();
+  out.workspace_bytes = plan_->workspace_bytes();
   out.elapsed_ns = elapsed_ns_;
   if (flow_ != nullptr) {
     out.edges = flow_->edges();

@@ -370,6 +370,10 @@ void Run::run_stretch(u32 worker) {
       fail_now(std::move(error));
       break;
     }
+    if (event == Event::Drain) {  // nothing is alive
+      cursor.drained = 1;
+      continue;
+    }
     if (event != Event::Task) {
       flow_->on_group(event, ready, freed);
       continue;

@@ -34,6 +34,7 @@ bool Run::next_range(Cursor* cursor) {
 
 // Generates and runs tasks in program order. False: `error` says why it ended.
 bool Run::run_range(u32 worker, Cursor* cursor, Error* error) {
+  cursor->copy = worker;  // tasks of one worker come one after the other
   while (true) {
     const Event event = cursor->advance(*plan_, error);
     if (event == Event::Done) return true;

@@ -104,8 +104,6 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
 
 bool check_supported(const PlanView& plan, Error* error) {
   const std::pair<Feature, const char*> missing[] = {{Feature::CHANNEL, "channels"},
-                                                     {Feature::PAGED, "paged tensors"},
-                                                     {Feature::ALLOC, "temporaries"},
                                                      {Feature::COLLECTIVE, "collectives"},
                                                      {Feature::MULTI_DOMAIN, "several domains"},
                                                      {Feature::TIER, "tiered kernels"}};
@@ -125,9 +123,15 @@ bool check_supported(const PlanView& plan, Error* error) {
     const Instr instr = plan.code(pc);
     if (static_cast<Op>(instr.opcode) == Op::LET) lets = std::max(lets, instr.operand1 + 1u);
   }
-  if (plan.count(Section::SLOT) + lets > kMaxKept) {
-    return refuse(error, Status::UNSUPPORTED,
-                  "more than " + std::to_string(kMaxKept) + " slots in one plan");
+  if (plan.count(Section::SLOT) + lets + plan.count(Section::ALLOC) > kMaxKept) {
+    return refuse(
+        error, Status::UNSUPPORTED,
+        "more than " + std::to_string(kMaxKept) + " slots and temporaries in one plan");
+  }
+  for (u32 i = 0; i < plan.count(Section::STORAGE); ++i) {
+    const auto found = static_cast<StorageClass>(plan.get<Section::STORAGE>(i).storage_class);
+    if (found != StorageClass::WORKSPACE && found != StorageClass::CHANNEL) continue;
+    return refuse(error, Status::UNSUPPORTED, "cpu_sim does not make workspaces of tiers");
   }
   for (u32 pc = 0; pc < plan.count(Section::CODE); ++pc) {
     const auto op = static_cast<Op>(plan.code(pc).opcode);

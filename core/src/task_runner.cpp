@@ -1,5 +1,6 @@
 #include "ptowsp/task_runner.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace ptowsp {
@@ -28,6 +29,8 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
     }
     out.call.views = out.views.data();
     out.call.num_views = site.num_accesses;
+    find_paged(site, &out);
+    out.call.pages = out.pages.empty() ? nullptr : out.pages.data();
     out.num_vars = site.level + site.num_registers;
     out.scalars.resize(site.num_scalars);
     out.call.scalars = out.scalars.data();
@@ -38,6 +41,19 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
     out.call.error = message_.data();
     out.call.error_size = static_cast<u32>(message_.size());
   }
+}
+
+// Which arguments the kernel takes page by page.
+void TaskRunner::find_paged(const BoundSite& site, SiteCall* out) const {
+  const PlanView& plan = plan_.plan();
+  const Kernel kernel = plan.get<Section::KERNEL>(site.kernel);
+  for (u32 i = kernel.params; i < kernel.params + kernel.num_params; ++i) {
+    const auto kind = static_cast<ParamKind>(plan.get<Section::PARAM>(i).kind);
+    if (kind == ParamKind::SCALAR || kind == ParamKind::CONSTEXPR) continue;
+    out->is_paged.push_back(kind == ParamKind::PAGED);
+  }
+  const bool any = std::find(out->is_paged.begin(), out->is_paged.end(), true) != out->is_paged.end();
+  if (any) out->pages.resize(site.num_accesses);
 }
 
 bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* done,
@@ -104,7 +120,8 @@ bool TaskRunner::fill_views(u32 site, const i64* loops, u64 task_id, Error* erro
     view.dtype = static_cast<u32>(t.dtype);
     i64 offset = 0;
     for (u32 d = 0, seen = 0; d < access.rank; ++d) {
-      offset += region.start[d] * t.stride[d];
+      // Where a token lies is found out below.
+      if (t.pool == kNone || d > 1) offset += region.start[d] * t.stride[d];
       if (plan_.dim(access.dims + d).dropped) continue;
       view.shape[seen] = region.extent[d];
       view.stride[seen] = region.step[d] * t.stride[d];
@@ -112,6 +129,13 @@ bool TaskRunner::fill_views(u32 site, const i64* loops, u64 task_id, Error* erro
     }
     // An empty region may start anywhere; its pointer must not leave the tensor.
     view.data = region.empty ? t.data : t.data + offset * static_cast<i64>(t.item);
+    if (t.pool == kNone) continue;
+    const bool whole = !s.is_paged[p];
+    ptowsp_pages* const pages = whole ? nullptr : &s.pages[p];
+    if (!whole) *pages = {nullptr, 0, t.page, 0, 0, 0};
+    if (region.empty || plan_.find_pages(region, whole, &view, pages, error)) continue;
+    error->at_task(site, task_id, loops, bound.level);
+    return false;
   }
   return true;
 }

@@ -70,10 +70,6 @@ bool Tracking::fits(u32 access, const Tiling& tiling) const {
 void Tracking::find_tilings() {
   std::vector<u32> geometry(plan_.num_storages(), kNone);  // the only one of each storage
   std::vector<u8> mixed(plan_.num_storages(), 0);
-  for (const BoundTensor& t : plan_.tensors()) {
-    if (geometry[t.storage] == kNone) geometry[t.storage] = t.geometry;
-    if (geometry[t.storage] != t.geometry || t.by_bytes) mixed[t.storage] = 1;
-  }
   const auto each_access = [this](auto fn) {
     for (const BoundSite& site : plan_.sites()) {
       for (u32 p = 0; p < site.num_accesses; ++p) {
@@ -82,6 +78,10 @@ void Tracking::find_tilings() {
       }
     }
   };
+  each_access([&](u32, const BoundTensor& t) {
+    if (geometry[t.storage] == kNone) geometry[t.storage] = t.geometry;
+    if (geometry[t.storage] != t.geometry || t.by_bytes) mixed[t.storage] = 1;
+  });
   std::vector<u8> seen(tilings_.size(), 0);
   each_access([&](u32 access, const BoundTensor& t) {
     Tiling& tiling = tilings_[t.geometry];

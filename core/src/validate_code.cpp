@@ -439,6 +439,7 @@ class CodeChecker {
     if (c_.get<Section::ALLOC>(index).level != nest_.count)
       fail("ALLOC does not stand at the level of its record");
     if (live_[index] != kNone) fail("ALLOC takes a buffer that is already there");
+    if ((c_.allocs[index].lets & ~lets_) != 0) fail("ALLOC reads a let that has no value there");
     live_[index] = depth_;
     allocs_.push_back(index);
   }

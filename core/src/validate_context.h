@@ -80,6 +80,7 @@ struct Context {
   std::vector<ExprInfo> exprs;
   std::vector<ExprInfo> schedule_exprs;
   std::vector<Needs> accesses;
+  std::vector<Needs> allocs;  // with the shapes of the temporaries in them
   std::vector<Needs> tier_sets;
   std::vector<AfterUse> afters;
   std::vector<u32> entry_of_site;  // which entry a site's instruction lies in

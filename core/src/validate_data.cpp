@@ -81,7 +81,8 @@ void check_symbols(const Context& c) {
 
 // --- buffers ---
 
-void check_allocs(const Context& c) {
+void check_allocs(Context& c) {
+  c.allocs.reserve(c.count(Section::ALLOC));
   for (u32 i = 0; i < c.count(Section::ALLOC); ++i) {
     const Alloc a = c.get<Section::ALLOC>(i);
     if (a.align == 0 || (a.align & (a.align - 1)) != 0) {
@@ -91,8 +92,10 @@ void check_allocs(const Context& c) {
     if (a.level > kMaxLoops) {
       Context::fail(c.at(Section::ALLOC, i, offsetof(Alloc, level)), "Alloc.level is too high");
     }
-    c.use(a.size, ScalarType::I64, Scope{.loops = a.level, .slots = true},
+    c.use(a.size, ScalarType::I64, Scope{.loops = a.level, .lets = ~u64{0}, .slots = true},
           c.at(Section::ALLOC, i, offsetof(Alloc, size)), "Alloc.size");
+    c.allocs.push_back({});
+    c.allocs.back().add(c.exprs[a.size]);
     if (a.cap != kNone) {
       c.use(a.cap, ScalarType::I64, Scope{}, c.at(Section::ALLOC, i, offsetof(Alloc, cap)),
             "Alloc.cap");
@@ -184,7 +187,7 @@ void check_layouts(const Context& c) {
 
 class TensorChecker {
  public:
-  explicit TensorChecker(const Context& c) : c_(c), taken_(c.count(Section::SYMBOL), false) {}
+  explicit TensorChecker(Context& c) : c_(c), taken_(c.count(Section::SYMBOL), false) {}
 
   void check(u32 i) {
     index_ = i;
@@ -245,16 +248,31 @@ class TensorChecker {
     if (!is_bound(t_.table) || !is_integer(c_.get<Section::TENSOR>(t_.table).dtype)) {
       fail(offsetof(Tensor, table), "needs a bound tensor of integers as its table");
     }
+    const Tensor pool = c_.get<Section::TENSOR>(t_.pool);
+    const Tensor table = c_.get<Section::TENSOR>(t_.table);
+    if (pool.dtype != t_.dtype || pool.rank != t_.rank || t_.rank < 2) {
+      fail(offsetof(Tensor, pool), "must have the dtype and the rank of its pool, at least 2");
+    }
+    const bool fits = is(table.dtype, DType::I32) || is(table.dtype, DType::I64);
+    if (table.rank != 2 || !fits) {
+      fail(offsetof(Tensor, table), "needs a matrix of i32 or i64 as its table");
+    }
     c_.use(t_.page, ScalarType::I64, Scope{}, at(offsetof(Tensor, page)), "Tensor.page");
   }
 
-  void check_dims() const {
+  void check_dims() {
     const bool bound = is_class(StorageClass::BOUND) || is_class(StorageClass::PAGED);
+    const bool temp = is_class(StorageClass::TEMP);
+    // A temporary's shape is read where its ALLOC stands.
+    const u32 level = temp ? c_.get<Section::ALLOC>(storage_.alloc).level : 0;
+    const Scope scope{.loops = level, .lets = temp ? ~u64{0} : 0, .slots = temp};
+    if (temp && t_.rank >= kMaxRank) fail(offsetof(Tensor, rank), "has too many dimensions");
     for (u32 i = t_.dims; i < t_.dims + t_.rank; ++i) {
       const Dim d = c_.get<Section::DIM>(i);
       const u64 shape_at = c_.at(Section::DIM, i, offsetof(Dim, shape));
       if (d.shape != kNone) {
-        c_.use(d.shape, ScalarType::I64, Scope{}, shape_at, "Dim.shape");
+        c_.use(d.shape, ScalarType::I64, scope, shape_at, "Dim.shape");
+        if (temp) c_.allocs[storage_.alloc].add(c_.exprs[d.shape]);
       } else if (!bound) {
         Context::fail(shape_at, "a tensor that is not bound needs its shape in the plan");
       }
@@ -267,7 +285,7 @@ class TensorChecker {
 
   u64 at(std::size_t field) const { return c_.at(Section::TENSOR, index_, field); }
 
-  const Context& c_;
+  Context& c_;
   std::vector<bool> taken_;
   u32 index_ = 0;
   Tensor t_{};

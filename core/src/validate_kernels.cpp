@@ -11,7 +11,8 @@ namespace ptowsp::check {
 namespace {
 
 bool is_region(const Param& p) {
-  return is(p.kind, ParamKind::TENSOR) || is(p.kind, ParamKind::TILE);
+  return is(p.kind, ParamKind::TENSOR) || is(p.kind, ParamKind::TILE) ||
+         is(p.kind, ParamKind::PAGED) || is(p.kind, ParamKind::TOKEN);
 }
 
 bool is_mode(u32 mode) {
@@ -37,7 +38,7 @@ void check_param(const Context& c, u32 index, const Param& p) {
                   "parameter '" + std::string(c.view.string(p.name)) + "' " + what);
   };
   if (is_region(p) ? !is_mode(p.mode) : p.mode != 0) {
-    fail(offsetof(Param, mode), "must have an access mode exactly if it is a TENSOR or TILE");
+    fail(offsetof(Param, mode), "must have an access mode exactly if it is a region");
   }
   if (p.rank > kMaxRank) fail(offsetof(Param, rank), "has too many dimensions");
   if (!is_region(p) && p.rank != 0) fail(offsetof(Param, rank), "is a value and must have rank 0");
@@ -126,7 +127,10 @@ bool takes_same_arguments(const Context& c, const Kernel& a, const Kernel& b) {
   while (i < end_a && j < end_b) {
     const Param p = c.get<Section::PARAM>(i);
     const Param q = c.get<Section::PARAM>(j);
-    const bool same_kind = is_region(p) == is_region(q) && p.dtype == q.dtype;
+    const bool one_view = is(p.kind, ParamKind::TILE) || is(p.kind, ParamKind::TENSOR)
+                              ? is(q.kind, ParamKind::TILE) || is(q.kind, ParamKind::TENSOR)
+                              : p.kind == q.kind;
+    const bool same_kind = one_view && p.dtype == q.dtype;
     if (!same_kind || p.mode != q.mode || p.rank != q.rank) return false;
     i = next_passed(c, i + 1, end_a);
     j = next_passed(c, j + 1, end_b);

@@ -95,7 +95,30 @@ class WordChecker {
     if (c_.accesses[w.operand2].visible != p.rank) {
       fail("names a region of another rank than parameter '" + name + "' sees");
     }
+    check_view(p, name, a);
     check_access_use(c_, w.operand2, scope_, live_, at());
+  }
+
+  // Tokens show nothing; pages belong to one sequence each.
+  void check_view(const Param& p, const std::string& name, const Access& a) const {
+    const Storage s =
+        c_.get<Section::STORAGE>(c_.get<Section::TENSOR>(a.tensor).storage);
+    const bool paged = is(s.storage_class, StorageClass::PAGED);
+    if (is(s.storage_class, StorageClass::TOKEN) != is(p.kind, ParamKind::TOKEN)) {
+      fail("gives parameter '" + name + "' a token, or a token parameter something else");
+    }
+    if (is(p.kind, ParamKind::PAGED) && !paged) {
+      fail("gives the paged parameter '" + name + "' a tensor without pages");
+    }
+    if (!paged) return;
+    const AccessDim sequence = c_.get<Section::ACCESS_DIM>(a.dims);
+    const AccessDim tokens = c_.get<Section::ACCESS_DIM>(a.dims + 1);
+    if ((sequence.flags & 1u) == 0) fail("names several sequences of a paged tensor");
+    if (!is(p.kind, ParamKind::PAGED)) return;
+    const bool in_a_row = c_.is_const(tokens.step) && c_.const_value(tokens.step) == 1;
+    if ((tokens.flags & 1u) != 0 || !in_a_row) {
+      fail("gives the paged parameter '" + name + "' tokens that are not a range");
+    }
   }
 
   void check_after() {

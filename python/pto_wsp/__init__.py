@@ -26,6 +26,7 @@ from pto_wsp.frontend import In as In
 from pto_wsp.frontend import InOut as InOut
 from pto_wsp.frontend import Out as Out
 from pto_wsp.frontend import P as P
+from pto_wsp.frontend import PagedTensor as PagedTensor
 from pto_wsp.frontend import Ragged as Ragged
 from pto_wsp.frontend import ReadyPolicy as ReadyPolicy
 from pto_wsp.frontend import Scalar as Scalar
@@ -35,6 +36,7 @@ from pto_wsp.frontend import TaskWindow as TaskWindow
 from pto_wsp.frontend import Tensor as Tensor
 from pto_wsp.frontend import Tile as Tile
 from pto_wsp.frontend import Tiled as Tiled
+from pto_wsp.frontend import Token as Token
 from pto_wsp.frontend import TracePolicy as TracePolicy
 from pto_wsp.frontend import WindowMode as WindowMode
 from pto_wsp.frontend import Workload as Workload

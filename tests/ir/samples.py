@@ -258,6 +258,55 @@ def llama_attention(default: int = 512) -> ir.Module:
     )
 
 
+def kinds() -> ir.Module:
+    """A temporary in a loop, a token, and a paged tensor read whole and written token by token."""
+    b = LoopVar("b")
+    length = ArrayLoad("lens", b)
+    kind, view = ir.TensorKind, ir.ViewKind
+    tensors = (
+        ir.TensorDecl("pool", DType.F32, 3, loc(2)),
+        ir.TensorDecl("table", DType.I32, 2),
+        ir.TensorDecl("K", DType.F32, 3, kind=kind.PAGED, pages=ir.Pages("pool", "table", 16)),
+        ir.TensorDecl("turn", DType.BOOL, 1, kind=kind.TOKEN, shape=(SymbolRef("n"),)),
+        ir.TensorDecl("scores", DType.F32, 1, loc(9), kind=kind.TEMP),
+        ir.TensorDecl("out", DType.F32, 1),
+    )
+    append = ir.KernelDecl(
+        "append", (ParamDecl("k", Mode.OUT, DType.F32, 1),), ir.BodyForm.PYTHON, "mod.append"
+    )
+    score = ir.KernelDecl(
+        "score",
+        (
+            ParamDecl("k", Mode.IN, DType.F32, 2, None, view.PAGED),
+            ParamDecl("s", Mode.OUT, DType.F32, 1),
+        ),
+        ir.BodyForm.CPP,
+        "for (int64_t i = 0; i < k.shape(0); ++i) s(i) = k(i, 0);",
+    )
+    reduce = ir.KernelDecl(
+        "reduce",
+        (
+            ParamDecl("s", Mode.IN, DType.F32, 1),
+            ParamDecl("turn", Mode.INOUT, DType.BOOL, 0, None, view.TOKEN),
+            ParamDecl("y", Mode.ACCUM, DType.F32, 0),
+        ),
+        ir.BodyForm.PYTHON,
+        "mod.reduce",
+    )
+    scores = Region("scores", (part(0, length),))
+    token = Region("K", (at(b), at(Binary(BinaryOp.SUB, length, Const(1))), part(0, 8)))
+    body = dyn(
+        "b",
+        "n",
+        ir.Call("append", (b,), (token,), loc(8)),
+        ir.Alloc("scores", (length,), loc(9)),
+        ir.Call("score", (b,), (Region("K", (at(b), part(0, length), part(0, 8))), scores)),
+        ir.Call("reduce", (b,), (scores, Region("turn", (at(0),)), Region("out", (at(0),)))),
+    )
+    symbols = (extent("n", 4), array("lens"))
+    return ir.Module("kinds", symbols, tensors, (append, score, reduce), (body,))
+
+
 SAMPLES = {
     sample.__name__: sample
     for sample in (
@@ -269,5 +318,6 @@ SAMPLES = {
         strided,
         array_extents,
         llama_attention,
+        kinds,
     )
 }

@@ -417,6 +417,8 @@ any_exprs: st.SearchStrategy[Expr] = st.recursive(
     ),
     max_leaves=8,
 )
+# Deferred, so that the strategies made of it do not spell it out when they are printed.
+any_shapes = st.deferred(lambda: st.lists(any_exprs, max_size=2).map(tuple))
 any_dims = st.builds(ir.DimSlice, any_exprs, any_exprs, any_exprs, st.booleans())
 any_regions = st.builds(ir.Region, any_names, st.lists(any_dims, max_size=2).map(tuple))
 any_calls = st.one_of(
@@ -433,6 +435,7 @@ any_calls = st.one_of(
     ),
     st.builds(ir.SlotSet, any_names, any_exprs, locs),
     st.builds(ir.SlotLoad, any_names, any_regions, locs),
+    st.builds(ir.Alloc, any_names, any_shapes, locs),
 )
 
 
@@ -476,9 +479,27 @@ def wild_modules() -> st.SearchStrategy[ir.Module]:
         locs,
         any_ranks,
     )
+    tensor = st.builds(
+        ir.TensorDecl,
+        any_names,
+        any_dtypes,
+        any_ranks,
+        locs,
+        st.sampled_from(ir.TensorKind),
+        any_shapes,
+        st.none() | st.builds(ir.Pages, any_names, any_names, st.none() | any_ints),
+    )
     sizes = st.none() | st.lists(any_ints, max_size=2).map(tuple)
     param = st.one_of(
-        st.builds(ir.ParamDecl, any_names, st.sampled_from(ir.Mode), any_dtypes, any_ranks, sizes),
+        st.builds(
+            ir.ParamDecl,
+            any_names,
+            st.sampled_from(ir.Mode),
+            any_dtypes,
+            any_ranks,
+            sizes,
+            st.sampled_from(ir.ViewKind),
+        ),
         st.builds(ir.ScalarDecl, any_names, any_dtypes),
         st.builds(ir.ConstexprDecl, any_names, any_dtypes, any_ints | st.floats(allow_nan=False)),
     )
@@ -496,7 +517,7 @@ def wild_modules() -> st.SearchStrategy[ir.Module]:
         ir.Module,
         any_names,
         st.lists(symbol, max_size=2).map(tuple),
-        st.lists(st.builds(ir.TensorDecl, any_names, any_dtypes, any_ranks, locs)).map(tuple),
+        st.lists(tensor, max_size=3).map(tuple),
         st.lists(kernel, max_size=2).map(tuple),
         any_bodies,
         st.lists(st.builds(ir.Directive, any_names, args, locs), max_size=2).map(tuple),

@@ -117,7 +117,7 @@ KERNEL = 'kernel k(a: in f32[]) python "k"'
         ("", "expected 'module', found the end of the text", 1, 1),
         ("modul m", "expected 'module', found modul", 1, 1),
         ("module in", "'in' is a keyword and cannot be a name", 1, 8),
-        ("module m\nthing", "expected 'symbol', 'tensor', 'kernel' or 'body', found thing", 2, 1),
+        ("module m\nthing", "expected a declaration or 'body', found thing", 2, 1),
         (
             "module m\n  symbol n: size",
             "expected one of extent, scalar, array, tensor, found size",
@@ -150,7 +150,7 @@ KERNEL = 'kernel k(a: in f32[]) python "k"'
         (f"module m body {{ k[{'1' * 5000}]() }}", "an integer of more than 4000 digits", 1, 19),
         (f"module m body {{ k[{'(' * 300}", "nested more than 80 levels deep", 1, 99),
         ("module m body { sequential " + "{ combine " * 300, "nested more than 64", 1, 658),
-        ("module m schedule { }", "expected 'symbol', 'tensor', 'kernel' or 'body'", 1, 10),
+        ("module m schedule { }", "expected a declaration or 'body'", 1, 10),
         ("module m body { } schedule { A(x) }", "expected an integer, found x", 1, 32),
         ('module m body { } schedule { A() @ "f" }', "expected ':', found }", 1, 40),
     ],

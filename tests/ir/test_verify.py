@@ -26,6 +26,8 @@ from pto_wsp.ir import (
     Order,
     ShapeOf,
     SymbolRef,
+    TensorKind,
+    ViewKind,
 )
 from tests.ir.samples import SAMPLES, add, array, at, extent, loc, part
 from tests.ir.strategies import Case, cases
@@ -150,6 +152,47 @@ def many_words(count: int) -> ir.Module:
     return call(indices=(LoopVar("i"),) * (count - 1))
 
 
+PAGES = ir.Pages("Y", "table")
+TABLE = ir.TensorDecl("table", DType.I32, 2)
+
+
+def tensor(**changes: Any) -> ir.Module:
+    return declare(replace(ir.TensorDecl("T", DType.F32, 1, HERE), **changes))
+
+
+TEMP = tensor(kind=TensorKind.TEMP)
+
+
+def token(*shape: ir.Expr) -> ir.Module:
+    return tensor(kind=TensorKind.TOKEN, dtype=DType.BOOL, shape=shape)
+
+
+def paged(**changes: Any) -> ir.Module:
+    decl = ir.TensorDecl("T", DType.F64, 2, HERE, TensorKind.PAGED, (), PAGES)
+    return declare(replace(decl, **changes), TABLE)
+
+
+def alloc(name: str, *shape: ir.Expr, times: int = 1) -> ir.Module:
+    return replace(TEMP, body=(ir.Alloc(name, shape, HERE),) * times)
+
+
+def with_call(module: ir.Module, **changes: Any) -> ir.Module:
+    """The module with a loop around a call that is given element 0 of T."""
+    args = (ir.Region("T", (at(0),)),)
+    changed = replace(CALL, **{"args": args, **changes})
+    return replace(module, body=(replace(LOOP, body=(changed,), loc=None),))
+
+
+def with_view(view: ViewKind, name: str, *dims: ir.DimSlice) -> ir.Module:
+    """A call of a kernel that sees a region of the paged T, or of X, in that way."""
+    seen = sum(not dim.dropped for dim in dims)
+    dtype = DType.F64 if name == "T" else DType.F32
+    param = replace(PARAM, view=view, dtype=dtype, rank=seen)
+    module = paged()
+    kernels = (replace(KERNEL, params=(param,)),)
+    return with_call(replace(module, kernels=kernels), args=(ir.Region(name, dims),))
+
+
 LEGAL: dict[str, ir.Module] = {
     "base": BASE,
     "no tasks": replace(BASE, body=()),
@@ -170,6 +213,10 @@ LEGAL: dict[str, ir.Module] = {
     "one name in two branches": replace(BASE, body=(LOOP, LOOP)),
     "empty C++ body": kernel(form=ir.BodyForm.CPP, source=""),
     "directive": directive("WINDOW", 8192, "tasks", None),
+    "temporary": alloc("T", SymbolRef("n")),
+    "token": token(SymbolRef("n")),
+    "paged": paged(),
+    "part of a page": with_view(ViewKind.STRIDED, "T", at(0), part(0, 4, 2)),
 }
 
 
@@ -343,6 +390,41 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ),
     ("not seen by the kernel and has extent n", region(replace(at(0), extent=SymbolRef("n")))),
     ("a call of kernel 'f' has 161 indices and arguments", many_words(161)),
+    # temporaries, tokens, paged tensors
+    ("tensor 'T' has a shape of its own", tensor(shape=(Const(1),))),
+    ("paged 'T' has pages or lacks them", tensor(kind=TensorKind.PAGED)),
+    ("temp 'T' has pages or lacks them", tensor(kind=TensorKind.TEMP, pages=PAGES)),
+    ("temp 'T' has rank 8", tensor(kind=TensorKind.TEMP, rank=8)),
+    ("token 'T' is f32", tensor(kind=TensorKind.TOKEN, shape=(Const(1),))),
+    ("token 'T' has 2 extents and rank 1", token(Const(1), Const(2))),
+    ("token 'T' has extent i", token(LoopVar("i"))),
+    ("extent 'm' is not declared", token(SymbolRef("m"))),
+    ("token 'T' has an extent that is no integer", token(ALWAYS)),
+    ("the shape of token 'T'", with_call(token(Const(1)), indices=(ShapeOf("T", 0),))),
+    ("paged 'T' has rank 1", paged(rank=1)),
+    ("paged 'T' needs bound tensors as pool and table", paged(pages=ir.Pages("X", "Q"))),
+    ("paged 'T' has another dtype or rank than its pool", paged(pages=ir.Pages("X", "table"))),
+    ("the table of paged 'T' is not a matrix", paged(pages=ir.Pages("Y", "Y"))),
+    ("paged 'T' has 0 tokens a page", paged(pages=ir.Pages("Y", "table", 0))),
+    ("'X' is allocated and not declared as a temporary", alloc("X", Const(1))),
+    ("temporary 'T' has rank 1, not 2", alloc("T", Const(1), Const(1))),
+    ("temporary 'T' has an extent that is no integer", alloc("T", ALWAYS)),
+    ("temporary 'T' has the negative extent -1", alloc("T", Const(-1))),
+    ("temporary 'T' is allocated twice", alloc("T", Const(1), times=2)),
+    ("argument 'x' of kernel 'f': temporary 'T' is used outside its scope", with_call(TEMP)),
+    ("argument 'x' of kernel 'f': 'T' is a token", with_call(token(Const(1)))),
+    ("argument 'x' of kernel 'f': 'X' is a tensor", with_view(ViewKind.TOKEN, "X", at(0))),
+    ("argument 'x' of kernel 'f' is paged, 'X' is a tensor", with_view(ViewKind.PAGED, "X", at(0))),
+    (
+        "a region of several sequences of 'T'",
+        with_view(ViewKind.STRIDED, "T", part(0, 2), at(0)),
+    ),
+    ("tokens of 'T' are not a range", with_view(ViewKind.PAGED, "T", at(0), part(0, 4, 2))),
+    ("tokens of 'T' are not a range", with_view(ViewKind.PAGED, "T", at(0), at(0))),
+    (
+        "slot 's' is loaded from token 'T'",
+        replace(token(Const(1)), body=(ir.SlotLoad("s", ir.Region("T", (at(0),)), HERE),)),
+    ),
 ]
 
 
@@ -393,6 +475,15 @@ def test_the_other_declaration_is_named() -> None:
     assert caught.value.why == "the other declaration is at model.py:1"
 
 
+def test_page_tables_are_not_written() -> None:
+    x = replace(PARAM, dtype=DType.I32)
+    write = call(args=(ir.Region("table", (at(0), at(0))),))
+    module = replace(paged(), kernels=(replace(KERNEL, params=(x,)),), body=write.body)
+    with pytest.raises(TypeCheckError, match="kernel 'f' writes 'table'") as caught:
+        ir.verify(module)
+    assert caught.value.why == "it is the page table of 'T', which must stay as it is"
+
+
 LABELS: list[tuple[str, ir.Module]] = [
     ("a call waits for 'x', which is no call before it", call(after=(ir.After("x"),))),
     (
@@ -430,7 +521,11 @@ def test_every_rule_has_a_case() -> None:
                 rule = frame.tb_frame.f_locals.get("rule")
                 broken |= {rule.__name__} if rule is not None else set()
                 frame = frame.tb_next
-    assert rules - broken == {"loops_fit_the_plan", "labels_are_known"}  # which have their own
+    assert rules - broken == {
+        "loops_fit_the_plan",
+        "labels_are_known",
+        "page_tables_are_not_written",
+    }  # which have their own
 
 
 def test_limits_are_those_of_the_format() -> None:

@@ -17,6 +17,7 @@ from pto_wsp.plan import (
     DepsDistance,
     Descriptor,
     Directive,
+    Dim,
     Domain,
     ExprOp,
     HazardKind,
@@ -256,12 +257,16 @@ def channels() -> Plan:
     message = w.made("message", StorageClass.CHANNEL, [16], slot_alloc)
     token = w.made("token", StorageClass.TOKEN, [4])
     storage = w.add(Storage(storage_class=StorageClass.PAGED))
+    dims = w.add(Dim())
+    w.add(Dim())
+    # Tensor 4 is the paged one, 5 its table.
     paged = w.add(
         Tensor(
-            name=w.string("paged"), storage=storage, dtype=DType.F32, pool=x, table=flags,
-            page=w.const(16),
+            name=w.string("paged"), storage=storage, dtype=DType.F32, dims=dims, rank=2, pool=x,
+            table=5, page=w.const(16),
         )
     )  # fmt: skip
+    w.tensor("table", 2, DType.I32)
     pipe = w.add(
         Channel(
             name=w.string("pipe"), element=message, depth=w.const(2), rate_in=w.const(1),
@@ -269,9 +274,9 @@ def channels() -> Plan:
         )
     )  # fmt: skip
     slot = w.add(Slot(name=w.string("left"), type=ScalarType.I64, level=1))
-    make = w.kernel("make", [P("t", AccessMode.OUT, rank=1), P("order", AccessMode.INOUT)],
+    make = w.kernel("make", [P("t", AccessMode.OUT, rank=1), P("order", AccessMode.INOUT, kind=ParamKind.TOKEN)],
                     domain=Domain.HOST)  # fmt: skip
-    take = w.kernel("take", [P("t", rank=1), P("x", AccessMode.OUT, rank=1), P("page")],
+    take = w.kernel("take", [P("t", rank=1), P("x", AccessMode.OUT, rank=1), P("page", kind=ParamKind.PAGED, rank=1)],
                     domain=Domain.ACCELERATOR)  # fmt: skip
     shift = w.kernel("shift", [P("x", AccessMode.INOUT, rank=1)])
     names = w.add(ChannelRef(channel=pipe))
@@ -309,7 +314,7 @@ def channels() -> Plan:
     with w.entry(consumer), w.recv(pipe) as number:
         taken = w.access(message, AccessMode.IN, [span])
         written = w.access(x, AccessMode.OUT, [number, span])
-        page = w.access(paged, AccessMode.IN, [])
+        page = w.access(paged, AccessMode.IN, [number, span])
         words = [io(AccessMode.IN, taken), io(AccessMode.OUT, written), io(AccessMode.IN, page)]
         place = w.task(take, [var(0), *words])
     w.level, w.axis = 2, tries  # of the CALL

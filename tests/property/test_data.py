@@ -4,6 +4,7 @@ native core as on the reference, whatever the schedule."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -26,20 +27,20 @@ CELLS, WORDS, MOST_TASKS = 8, 64, 400
 
 # `z` holds small numbers that control reads; `y` remembers the order of what was done to it.
 TENSORS = (ir.TensorDecl("z", DType.I32, 1), ir.TensorDecl("y", DType.U64, 1))
-_YIELD = "for (int k = 0; k < int(uint64_t(s) % 3) * 8; ++k) std::this_thread::yield();\n"
+YIELD = "for (int k = 0; k < int(uint64_t(s) % 3) * 8; ++k) std::this_thread::yield();\n"
 KERNELS = (
     ir.KernelDecl(
         "change",
         (ir.ScalarDecl("s", DType.I64), ir.ParamDecl("z", Mode.INOUT, DType.I32, 1)),
         ir.BodyForm.CPP,
-        _YIELD + "for (int64_t i = 0; i < z.shape(0); ++i) z(i) = (z(i) * 5 + int32_t(s)) & 3;",
+        YIELD + "for (int64_t i = 0; i < z.shape(0); ++i) z(i) = (z(i) * 5 + int32_t(s)) & 3;",
         ("#include <thread>",),
     ),
     ir.KernelDecl(
         "note",
         (ir.ScalarDecl("s", DType.I64), ir.ParamDecl("y", Mode.INOUT, DType.U64, 1)),
         ir.BodyForm.CPP,
-        _YIELD + "for (int64_t i = 0; i < y.shape(0); ++i) y(i) = y(i) * 31 + uint64_t(s);",
+        YIELD + "for (int64_t i = 0; i < y.shape(0); ++i) y(i) = y(i) * 31 + uint64_t(s);",
         ("#include <thread>",),
     ),
 )
@@ -51,7 +52,7 @@ def loaded() -> tuple[LoadedKernel, ...]:
 
 
 @dataclass
-class _Maker:
+class Maker:
     draw: st.DrawFn
     loops: list[str] = field(default_factory=list)
     slots: list[str] = field(default_factory=list)
@@ -135,7 +136,7 @@ class _Maker:
 
 @st.composite
 def modules(draw: st.DrawFn) -> ir.Module:
-    maker = _Maker(draw)
+    maker = Maker(draw)
     body = (*maker.body(3), *maker.body(3))
     return ir.Module("data", (), TENSORS, KERNELS, body)
 
@@ -145,16 +146,23 @@ def memory() -> dict[str, np.ndarray]:
     return {"z": z, "y": np.arange(WORDS, dtype=np.uint64)}
 
 
-def check(module: ir.Module, schedule: tuple[ir.Directive, ...], workers: int, seed: int) -> None:
+def check(
+    module: ir.Module,
+    schedule: tuple[ir.Directive, ...],
+    workers: int,
+    seed: int,
+    kernels: Callable[[], tuple[LoadedKernel, ...]] = loaded,
+    memory: Callable[[], dict[str, np.ndarray]] = memory,
+) -> None:
     plan = lower(run_passes(module))
     wanted = memory()
-    with program(plan, "reference", loaded()) as reference:
+    with program(plan, "reference", kernels()) as reference:
         reference.execute(hash=True, **wanted)
         counted, hashed = reference.stats, reference.task_hash()
     assume(counted.tasks <= MOST_TASKS)
     for directives, threads in (((), workers), (schedule, workers), (schedule, 1)):
         with program(
-            scheduled(plan, directives), "cpu_sim", loaded(), num_threads=threads, seed=seed
+            scheduled(plan, directives), "cpu_sim", kernels(), num_threads=threads, seed=seed
         ) as tested:
             for repeat in range(2):
                 found = memory()

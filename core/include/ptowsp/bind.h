@@ -76,6 +76,7 @@ struct BoundArray {
 };
 
 struct BoundTensor {
+  StorageClass storage_class = StorageClass::BOUND;
   char* data = nullptr;
   DType dtype = DType::F32;
   u32 item = 4;  // bytes of an element
@@ -84,9 +85,48 @@ struct BoundTensor {
   u32 geometry = 0;       // tensors with equal geometry have the same base, shape and strides
   bool by_bytes = false;  // its elements overlap one another: compare by byte interval only
   bool read_only = false;
+  u64 byte_lo = 0;  // of what is bound: address of the first byte
+  u64 byte_hi = 0;  // and past the last one; equal if there are none
   i64 shape[kMaxRank] = {};
   i64 stride[kMaxRank] = {};
   i64 cell[kMaxRank] = {};  // size of the tensor map's cells, per dimension
+  // TEMP: which buffer it lies in. Its last dimension, which the plan does not know, numbers the
+  // copies of the buffer; the extents of the others are the largest there can be.
+  u32 alloc = kNone;
+  u32 shape_node[kMaxRank] = {};  // of extents that differ from iteration to iteration, else kNone
+  // PAGED: the data is the pool's; strides are those inside a page.
+  u32 pool = kNone;   // TENSOR
+  u32 table = kNone;  // TENSOR
+  i64 page = 0;       // tokens a page
+};
+
+// A buffer of which each iteration has a copy, reused in turn: the tasks that write a copy again
+// come behind those that used it before, by the same hazards as in any tensor.
+struct BoundAlloc {
+  i64 copies = 0;
+  u64 bytes = 0;  // of one copy
+  std::vector<u32> tensors;
+};
+
+// Room for temporaries, kept from run to run.
+class Workspace {
+ public:
+  explicit Workspace(std::size_t bytes);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  char* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  char* data_;
+  std::size_t bytes_;
+};
+
+// What a run brings along. Without a workspace, temporaries have no memory: nothing can run.
+struct BindOptions {
+  u32 workers = 1;
+  std::shared_ptr<Workspace>* workspace = nullptr;  // what earlier runs had; grows as needed
 };
 
 // What one task touches of one tensor.
@@ -114,6 +154,7 @@ struct BoundAccess {
   u32 tensor = 0;
   u32 mode = 0;
   u32 rank = 0;
+  u32 plan_rank = 0;    // without the dimension that numbers copies, which is the last one
   u32 dims = 0;         // first of its dimensions in BoundPlan::dims
   u32 seen_rank = 0;    // dimensions that the kernel sees
   bool checked = true;  // bounds are checked per task
@@ -172,7 +213,8 @@ class BoundPlan {
  public:
   // Checks the bindings against the plan. On failure `error` says which symbol and why.
   static std::unique_ptr<BoundPlan> bind(const PlanView& plan, const ptowsp_binding* bindings,
-                                         std::size_t count, Error* error);
+                                         std::size_t count, Error* error,
+                                         const BindOptions& options = {});
 
   const PlanView& plan() const { return *plan_; }
   const std::vector<Instr>& code() const { return code_; }
@@ -213,6 +255,16 @@ class BoundPlan {
     return kFirstSlot + instr.operand1 +
            (static_cast<Op>(instr.opcode) == Op::LET ? plan_->count(Section::SLOT) : 0);
   }
+  // The variable that holds which copy of a buffer the current iteration has.
+  u32 copy_variable(u32 alloc) const { return first_copy_ + alloc; }
+  const BoundAlloc& alloc(u32 i) const { return allocs_[i]; }
+  // False if the current iteration asks for a temporary of negative extent.
+  bool check_shapes(u32 alloc, const i64* vars, Error* error) const;
+  u64 workspace_bytes() const { return workspace_ ? workspace_->bytes() : 0; }
+  // Finds the pages of a region of a paged tensor. False: a page number is outside the pool, or the
+  // region leaves its page and the parameter wants it whole.
+  bool find_pages(const Region& region, bool whole, ptowsp_view* view, ptowsp_pages* out,
+                  Error* error) const;
   const BoundScalar& scalar(u32 i) const { return scalars_[i]; }
   const BoundAfter& after(u32 i) const { return afters_[i]; }
   const BoundExpr& after_index(u32 i) const { return after_indices_[i]; }
@@ -267,7 +319,8 @@ class BoundPlan {
   bool eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_load(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_fold(const Expr& e, const Env& env, i64* out, Error* error) const;
-  bool out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, Error* error) const;
+  bool out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i64 shape,
+                     Error* error) const;
 
   const PlanView* plan_ = nullptr;
   std::vector<Instr> code_;
@@ -288,6 +341,9 @@ class BoundPlan {
   std::vector<ptowsp_view> views_;  // by ACCESS
   std::vector<u64> outer_tasks_;    // of the independent loop: tasks before each iteration
   u32 independent_axis_ = kNone;
+  u32 first_copy_ = kMaxVars;
+  std::vector<BoundAlloc> allocs_;  // by ALLOC
+  std::shared_ptr<Workspace> workspace_;
   u64 accesses_checked_ = 0;
   u64 accesses_proved_ = 0;
 };

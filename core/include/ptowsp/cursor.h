@@ -17,6 +17,7 @@ enum class Event : u8 {
   PhaseNext,   // its next phase begins; it waits for the one before
   GroupClose,  // it ends
   Load,        // control waits for data: Cursor::site says which; go on with loaded()
+  Drain,       // copies of a temporary begin anew: set `drained` when all tasks have ended
   Done,        // no more events
   Error        // an expression failed; the cursor must not be advanced further
 };
@@ -27,7 +28,9 @@ struct Cursor {
   u32 level = 0;      // open loops
   u32 site = kNone;   // of the last Task event
   u32 announced = 0;  // the child at pc was counted in its SEQUENTIAL block
-  u32 reserved = 0;
+  u32 copy = kNone;   // the copy of temporaries to use; kNone: each iteration takes the next one
+  u32 drains = 0;     // no hazards keep old tasks of a copy from new ones: Drain does
+  u32 drained = 0;
   u64 next_task = 0;        // task_id of the next task
   u64 task_id = 0;          // of the last Task event
   i64 vars[kMaxVars] = {};  // see plan.h
@@ -72,6 +75,7 @@ struct Cursor {
  private:
   Event enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error* error);
   bool enter_iteration(const BoundPlan& plan, u32 opener, bool* goes_on, Error* error);
+  Event take_copy(const BoundPlan& plan, u32 alloc, bool* quiet, Error* error);
   bool enter_cond(const BoundPlan& plan, Instr instr, Error* error);
   Event leave_block(const BoundPlan& plan, bool* quiet, Error* error);
   Event leave_loop(const BoundPlan& plan, bool* quiet);

@@ -42,7 +42,7 @@ class Flow {
   enum class Made : u8 {
     Some,   // as many as asked for
     Full,   // the window has no room for the next one
-    Waits,  // control needs a value that a live task may still write
+    Waits,  // control needs a value, or a buffer, that live tasks may still write
     Done,   // there are no more tasks
     Failed  // an expression or a bound failed
   };
@@ -114,6 +114,12 @@ class Flow {
         if (event == Event::Load) {
           if (load(error)) continue;
           return error->ok() ? Made::Waits : Made::Failed;
+        }
+        if (event == Event::Drain) {
+          collect();
+          if (live_ > 0) return Made::Waits;
+          cursor_.drained = 1;
+          continue;
         }
         if (event != Event::Task) {
           on_group(event, ready, freed);

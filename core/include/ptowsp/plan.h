@@ -38,11 +38,12 @@ inline constexpr u32 kSectionRequired = 1u;
 inline constexpr u32 kSectionDebug = 2u;
 
 // Variables of expressions as a cursor holds them: loop variables by level, then the columns of
-// sparse loops by level, then slots, then lets. Those behind the loop variables are registers.
+// sparse loops by level, then slots, then lets, then the copies that temporaries have. Those behind
+// the loop variables are registers.
 inline constexpr u32 kFirstColumn = kMaxLoops;
 inline constexpr u32 kFirstSlot = 2 * kMaxLoops;
 inline constexpr u32 kMaxVars = 64;
-inline constexpr u32 kMaxKept = kMaxVars - kFirstSlot;  // slots and lets that cpu_sim runs
+inline constexpr u32 kMaxKept = kMaxVars - kFirstSlot;  // slots, lets and temporaries that cpu_sim runs
 
 // A site, loop or step in program order; see docs/bytecode.md for the limits above.
 enum class Op : u8 {

@@ -87,6 +87,7 @@ class Program {
   u32 workers_ = 1;
   u64 seed_ = 0;
   std::vector<KernelSlot> kernels_;
+  std::shared_ptr<Workspace> workspace_;  // runs come one after the other, so they share it
   std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();
 };
 

@@ -57,9 +57,22 @@ typedef struct {
   uint32_t dtype; /* enum DType */
 } ptowsp_view;
 
+/* How the tokens of a paged view lie in memory. Token i of the view (its first dimension) is token
+ * (first + i) % page of page table[(first + i) / page * table_stride]; a page begins page_stride
+ * elements behind the one before, the tokens of a page lie stride[0] elements apart. */
+typedef struct {
+  const void* table; /* page numbers: int64_t if `wide`, else int32_t */
+  int64_t table_stride;
+  int64_t page; /* tokens a page; 0: the view is not paged */
+  int64_t first;
+  int64_t page_stride;
+  uint64_t wide;
+} ptowsp_pages;
+
 /* One task, as handed to a kernel. */
 typedef struct {
   const ptowsp_view* views; /* tensor arguments in parameter order */
+  const ptowsp_pages* pages; /* as many; NULL if the kernel has no paged parameter */
   const uint64_t* scalars;  /* scalar arguments in parameter order, as bits of their dtype */
   const int64_t* indices;   /* loop indices, outermost first */
   uint32_t num_views;

@@ -56,10 +56,13 @@ class TaskRunner {
     // of each loop and register moves it.
     std::vector<i64> forms;
     std::vector<u64> scalars;
+    std::vector<bool> is_paged;       // by view: the kernel takes it page by page
+    std::vector<ptowsp_pages> pages;  // by view, if any of them is
     u32 num_vars = 0;
     bool simple = false;
   };
 
+  void find_paged(const BoundSite& site, SiteCall* out) const;
   bool fill_scalars(u32 site, const i64* loops, u64 task_id, Error* error);
   bool fill_views(u32 site, const i64* loops, u64 task_id, Error* error);
   static void point_views(SiteCall* s, const i64* loops) {

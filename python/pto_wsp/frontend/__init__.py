@@ -36,6 +36,8 @@ from pto_wsp.frontend.schedule import TaskWindow as TaskWindow
 from pto_wsp.frontend.schedule import TracePolicy as TracePolicy
 from pto_wsp.frontend.schedule import WindowMode as WindowMode
 from pto_wsp.frontend.tensor import Tensor as Tensor
+from pto_wsp.frontend.tensor_kinds import PagedTensor as PagedTensor
+from pto_wsp.frontend.tensor_kinds import Token as Token
 from pto_wsp.frontend.workloads import Workload as Workload
 from pto_wsp.frontend.workloads import combine as combine
 from pto_wsp.frontend.workloads import install_compiler as install_compiler

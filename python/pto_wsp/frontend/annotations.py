@@ -12,6 +12,7 @@ from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend.scalar_expr import as_int
 from pto_wsp.frontend.tensor import Tensor
+from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
 
 T = TypeVar("T")
 
@@ -105,9 +106,11 @@ class TensorParam:
     name: str
     mode: ir.Mode
     tile: type[Tile] | None = None
+    view: ir.ViewKind = ir.ViewKind.STRIDED
 
     def __str__(self) -> str:
         tile = "" if self.tile is None else f" {self.tile.__name__}"
+        tile = tile if self.view is ir.ViewKind.STRIDED else f" {self.view.value}"
         return f"{self.name}: {self.mode.value}{tile}"
 
 
@@ -138,6 +141,11 @@ _MODES: dict[object, ir.Mode] = {
     InOut: ir.Mode.INOUT,
     Accum: ir.Mode.ACCUM,
 }
+_VIEWS: dict[object, ir.ViewKind] = {
+    Tensor: ir.ViewKind.STRIDED,
+    PagedTensor: ir.ViewKind.PAGED,
+    Token: ir.ViewKind.TOKEN,
+}
 _CONSTANTS = (int, float, bool)
 
 
@@ -152,8 +160,8 @@ def param_of(name: str, annotation: Any, default: object) -> Param | None:
     mode = _MODES.get(origin)
     if mode is not None and len(args) == 1:
         inner = args[0]
-        if inner is Tensor:
-            return TensorParam(name, mode)
+        if inner in _VIEWS:
+            return TensorParam(name, mode, view=_VIEWS[inner])
         if isinstance(inner, type) and issubclass(inner, Tile) and inner is not Tile:
             return TensorParam(name, mode, inner)
         return None

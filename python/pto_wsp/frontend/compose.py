@@ -37,7 +37,10 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
     for part in parts:
         for symbol in part.module.symbols:
             declared.add_symbol(symbol, part.defaults.get(symbol.name), loc)
+        suffix = f"_{len(bodies) + 1}"
         for tensor in part.module.tensors:
+            if tensor.kind is ir.TensorKind.TEMP:  # each part has its own
+                tensor = replace(tensor, name=tensor.name + suffix)
             declared.add_tensor(tensor, part.defaults.get(tensor.name), loc)
         renamed = {
             decl.name: kernels.name_of(
@@ -45,7 +48,8 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
             )
             for decl in part.module.kernels
         }
-        bodies.append(_renamed(part.module.body, renamed, f"_{len(bodies) + 1}"))
+        temps = {t.name for t in part.module.tensors if t.kind is ir.TensorKind.TEMP}
+        bodies.append(_renamed(part.module.body, renamed, temps, suffix))
     children = tuple(bodies)
     stmt = ir.Combine(children, loc) if form == "combine" else ir.Sequential(children, loc)
     module = ir.Module(
@@ -58,14 +62,27 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
     return Traced(module, kernels.owners, declared.defaults)
 
 
-def _renamed(body: ir.Body, kernels: Mapping[str, str], suffix: str) -> ir.Body:
-    """A part with the kernels of the whole, and labels that no other part has."""
+def _renamed(body: ir.Body, kernels: Mapping[str, str], temps: set[str], suffix: str) -> ir.Body:
+    """A part with the kernels of the whole, and labels and temporaries that no other part has."""
+
+    def argument(arg: ir.Argument) -> ir.Argument:
+        if isinstance(arg, ir.Region) and arg.tensor in temps:
+            return replace(arg, tensor=arg.tensor + suffix)
+        return arg
 
     def rename(stmt: ir.Stmt) -> ir.Stmt:
-        if not isinstance(stmt, ir.Call):
-            return stmt
-        label = None if stmt.label is None else stmt.label + suffix
-        after = tuple(replace(a, label=a.label + suffix) for a in stmt.after)
-        return replace(stmt, kernel=kernels[stmt.kernel], label=label, after=after)
+        match stmt:
+            case ir.Call():
+                label = None if stmt.label is None else stmt.label + suffix
+                after = tuple(replace(a, label=a.label + suffix) for a in stmt.after)
+                args = tuple(argument(arg) for arg in stmt.args)
+                kernel = kernels[stmt.kernel]
+                return replace(stmt, kernel=kernel, args=args, label=label, after=after)
+            case ir.Alloc(tensor):
+                return replace(stmt, tensor=tensor + suffix)
+            case ir.SlotLoad(_, region) if region.tensor in temps:
+                return replace(stmt, region=replace(region, tensor=region.tensor + suffix))
+            case _:
+                return stmt
 
     return ir.map_stmts(body, rename)

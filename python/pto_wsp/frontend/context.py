@@ -35,6 +35,14 @@ class ActiveTrace(Protocol):
         """The value of one element, read at this place."""
         ...
 
+    def frozen(self, value: Any, loc: SrcLoc | None) -> Any:
+        """An integer as it is here, whatever later happens to the slots that it reads."""
+        ...
+
+    def alloc(self, tensor: Any, shape: Any) -> Scope:
+        """Declare a temporary and make it at this place; the scope in which it exists."""
+        ...
+
     def tensor_name(self, tensor: Any) -> str:
         """Declare a tensor under the name by which `execute` binds it."""
         ...

@@ -49,7 +49,7 @@ class Declarations:
         if decl.name in self.symbols:
             raise _clash(decl.name, self.symbols[decl.name].kind.value, "tensor", loc)
         known = self.tensors.get(decl.name)
-        if known is not None and (known.dtype, known.rank) != (decl.dtype, decl.rank):
+        if known is not None and known != decl:
             raise _clash(decl.name, _type(known), _type(decl), loc)
         self._set_default(decl.name, default, loc)
         self.tensors.setdefault(decl.name, decl)
@@ -113,7 +113,10 @@ def _symbol_type(decl: ir.SymbolDecl) -> str:
 
 
 def _type(decl: ir.TensorDecl) -> str:
-    return f"tensor of {decl.dtype.text}, rank {decl.rank}"
+    if decl.kind is ir.TensorKind.TOKEN:
+        return f"token of shape ({', '.join(ir.expr_text(size) for size in decl.shape)})"
+    pages = "" if decl.pages is None else f" in {decl.pages.pool} by {decl.pages.table}"
+    return f"{decl.kind.value} of {decl.dtype.text}, rank {decl.rank}{pages}"
 
 
 def _show(default: Default) -> str:

@@ -37,6 +37,7 @@ from pto_wsp.frontend.scalar_expr import (
     lower_bool,
 )
 from pto_wsp.frontend.tensor import DimRange, Region, Tensor
+from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
 from pto_wsp.frontend.trace import Pending, Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
@@ -113,7 +114,8 @@ class Kernel:
     def _tensor_decl(self, param: TensorParam, region: Region) -> ir.ParamDecl:
         tile = param.tile
         if tile is None:
-            return ir.ParamDecl(param.name, param.mode, region.dtype, region.rank)
+            view = param.view
+            return ir.ParamDecl(param.name, param.mode, region.dtype, region.rank, None, view)
         where = f"kernel {self.name}: {param.name} is {tile.__name__}"
         if region.dtype is not tile.dtype:
             what = f"{where}, {region.tensor} is {region.dtype.text}"
@@ -311,7 +313,7 @@ def _params(function: FunctionType) -> tuple[Param, ...]:
     frame = srcloc.user_frame()
     around = {} if frame is None else frame.f_locals
     own: dict[str, Any] = {name: getattr(annotations, name) for name in _ANNOTATIONS}
-    own |= {"Tensor": Tensor, "DType": DType}
+    own |= {"Tensor": Tensor, "PagedTensor": PagedTensor, "Token": Token, "DType": DType}
     scope = ChainMap(dict(around), function.__globals__, own)
     loc = kernel_source.definition(function)
     return tuple(

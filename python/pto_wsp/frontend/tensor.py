@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy.typing as npt
 
@@ -166,6 +167,8 @@ class Tensor:
 
     __slots__ = ("_array", "_shape", "dtype", "loc", "name")
 
+    kind: ClassVar[ir.TensorKind] = ir.TensorKind.BOUND
+
     def __init__(
         self,
         data: Any = None,
@@ -174,9 +177,7 @@ class Tensor:
         dtype: DType | None = None,
         name: str | None = None,
     ) -> None:
-        if name is not None and not (isinstance(cast(object, name), str) and name.isidentifier()):
-            raise _bad(f"name={name!r}", "execute(name=...) needs an identifier", "choose another")
-        self.name = name
+        self.name = identifier("Tensor", name)
         self.loc = srcloc.here()
         if data is None:
             self._array = None
@@ -194,6 +195,21 @@ class Tensor:
             self.dtype = DType.of(self._array.dtype)
         except TypeError as error:
             raise _bad(f"dtype {self._array.dtype}", str(error), "convert the array") from None
+
+    @staticmethod
+    def temp(shape: Any, dtype: DType, *, name: str = "tmp") -> Tensor:
+        """An intermediate of the current iteration: the runtime gives it memory at this line and
+        takes it back when the tasks that use it have ended. What it holds is undefined until tasks
+        write it. The shape may depend on loop variables; `name` is for messages and listings."""
+        trace = context.active.get()
+        if trace is None:
+            raise CompileError(
+                "Tensor.temp outside a workload",
+                loc=srcloc.here(),
+                why="a temporary belongs to an iteration of a workload that is traced",
+                fix="make it inside a @workload function; outside use Tensor(data=array)",
+            )
+        return Temporary(trace, shape, dtype, name)
 
     @property
     def data(self) -> npt.NDArray[Any] | None:
@@ -217,8 +233,22 @@ class Tensor:
         name = "" if self.name is None else f"{self.name}: "
         return f"<Tensor {name}{self.dtype.text}{list(self._shape)}>"
 
+    def extents(self) -> tuple[int, ...]:
+        """The shape that was given, which another binding may replace."""
+        return cast("tuple[int, ...]", self._shape)
+
+    def declaration(self, name: str) -> ir.TensorDecl:
+        return ir.TensorDecl(name, self.dtype, self.rank, self.loc, self.kind)
+
     def __getitem__(self, key: Any) -> Element:
         """A region; one element of an integer tensor is a number for control as well."""
+        region = self.region(key)
+        if self.dtype.name[0] in "IU" and all(dim.dropped for dim in region.dims):
+            return Element(region.tensor, self.dtype, region.dims)
+        return cast(Element, region)
+
+    def region(self, key: Any) -> Region:
+        """What an index of the tensor names."""
         trace = context.active.get()
         if trace is None:
             raise CompileError(
@@ -230,18 +260,42 @@ class Tensor:
         name = trace.tensor_name(self)
         parts = _expand(key, name, self.rank)
         dims = tuple(_dim(part, extent) for part, extent in zip(parts, self.shape, strict=True))
-        if self.dtype.name[0] in "IU" and all(dim.dropped for dim in dims):
-            return Element(name, self.dtype, dims)
-        return cast(Element, Region(name, self.dtype, dims))
+        return Region(name, self.dtype, dims)
 
     def named(self, name: str) -> Tensor:
         """The same tensor under the name of a parameter, where it has none of its own."""
         if self.name is not None:
             return self
-        other = object.__new__(Tensor)
-        other._array, other._shape, other.dtype = self._array, self._shape, self.dtype
-        other.loc, other.name = self.loc, name
+        other = copy.copy(self)
+        other.name = name
         return other
+
+
+class Temporary(Tensor):
+    """What `Tensor.temp` makes."""
+
+    __slots__ = ("scope",)
+
+    kind = ir.TensorKind.TEMP
+
+    def __init__(self, trace: context.ActiveTrace, shape: Any, dtype: object, name: str) -> None:
+        self.name = identifier("Tensor.temp", name)
+        self.loc = srcloc.here()
+        self._array = None
+        parts = cast("tuple[Any, ...]", shape) if isinstance(shape, list | tuple) else (shape,)
+        if not all(is_integer(part) for part in parts):
+            raise _bad(f"shape={shape!r}", "extents are integers", "correct it", "Tensor.temp")
+        try:
+            self.dtype = DType.of(dtype)
+        except TypeError as error:
+            fix = "use a DType, such as DType.F32"
+            raise _bad(f"dtype={dtype!r}", str(error), fix, "Tensor.temp") from None
+        self._shape = tuple(trace.frozen(as_symint(part), self.loc) for part in parts)
+        self.scope = trace.alloc(self, tuple(lower(size) for size in self._shape))
+
+    @property
+    def shape(self) -> Shape:
+        return self._shape
 
 
 def _declared(shape: object, dtype: object) -> tuple[tuple[int, ...], DType]:
@@ -251,18 +305,33 @@ def _declared(shape: object, dtype: object) -> tuple[tuple[int, ...], DType]:
             "without an array, shape and dtype must be given",
             "write Tensor(data=array) or Tensor(shape=(4, 4), dtype=DType.F32)",
         )
-    sizes = [as_int(size) for size in cast("list[object]", shape)]
-    known = tuple(size for size in sizes if size is not None and size >= 0)
-    if len(known) != len(sizes):
-        raise _bad(f"shape={shape!r}", "a shape holds non-negative integers", "correct the shape")
+    known = positive_sizes("Tensor", cast("tuple[object, ...]", shape))
     try:
         return known, DType.of(dtype)
     except TypeError as error:
         raise _bad(f"dtype={dtype!r}", str(error), "use a DType, such as DType.F32") from None
 
 
-def _bad(what: str, why: str, fix: str) -> TypeCheckError:
-    return TypeCheckError(f"Tensor(...) with {what}", loc=srcloc.here(), why=why, fix=fix)
+def positive_sizes(form: str, shape: tuple[object, ...] | list[object]) -> tuple[int, ...]:
+    """The extents of a shape that is numbers."""
+    sizes = [as_int(size) for size in shape]
+    known = tuple(size for size in sizes if size is not None and size >= 0)
+    if len(known) != len(sizes):
+        why = "a shape holds non-negative integers"
+        raise _bad(f"shape={shape!r}", why, "correct the shape", form)
+    return known
+
+
+def identifier(form: str, name: object) -> str | None:
+    """A name that a user gives to a tensor."""
+    if name is None or (isinstance(name, str) and name.isidentifier()):
+        return name
+    why = "execute(name=...) needs an identifier"
+    raise _bad(f"name={name!r}", why, "choose another", form)
+
+
+def _bad(what: str, why: str, fix: str, form: str = "Tensor") -> TypeCheckError:
+    return TypeCheckError(f"{form}(...) with {what}", loc=srcloc.here(), why=why, fix=fix)
 
 
 def _expand(key: object, name: str, rank: int) -> list[object]:

@@ -13,8 +13,9 @@ from pto_wsp.frontend import context
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.declarations import Declarations, KernelNames
 from pto_wsp.frontend.names import variable_of
-from pto_wsp.frontend.scalar_expr import SymInt, atom
-from pto_wsp.frontend.tensor import Tensor
+from pto_wsp.frontend.scalar_expr import SymInt, atom, lower
+from pto_wsp.frontend.tensor import Temporary, Tensor
+from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
 
 if TYPE_CHECKING:
     from pto_wsp.frontend.axes import Axis
@@ -129,9 +130,12 @@ class Tracer:
         self.check()
         known = self._tensor_names.get(id(tensor))
         if known is not None:
+            _check_alive(tensor, known[1])
             return known[1]
         assert isinstance(tensor, Tensor)
         name = tensor.name or variable_of(tensor, self._code)
+        if isinstance(tensor, Token) and name is None:
+            name = self.new_name("token")
         if name is None:
             raise CompileError(
                 "a tensor without a name",
@@ -140,12 +144,33 @@ class Tracer:
                 "neither a variable outside of it nor an attribute",
                 fix='give it one: Tensor(data=array, name="X")',
             )
-        decl = ir.TensorDecl(name, tensor.dtype, tensor.rank, tensor.loc)
+        if isinstance(tensor, PagedTensor):
+            pool, table = (self.tensor_name(part, loc) for part in tensor.parts(name))
+            decl = tensor.paged_declaration(name, pool, table)
+        else:
+            decl = tensor.declaration(name)
         default = None if tensor.data is None else tensor
         self.declared.add_tensor(decl, default, loc or srcloc.here())
         # The table keeps the tensor alive, so that its id stays its own.
         self._tensor_names[id(tensor)] = (tensor, name)
         return name
+
+    def new_name(self, base: str) -> str:
+        """A name that no tensor or symbol has yet."""
+        name, number = base, 2
+        while name in self.declared.tensors or name in self.declared.symbols:
+            name, number = f"{base}_{number}", number + 1
+        return name
+
+    def alloc(self, tensor: Any, shape: tuple[ir.Expr, ...]) -> Scope:
+        """Make a temporary at this place."""
+        self.check()
+        assert isinstance(tensor, Temporary)
+        name = self.new_name(tensor.name or "tmp")
+        self.declared.add_tensor(tensor.declaration(name), None, tensor.loc)
+        self._tensor_names[id(tensor)] = (tensor, name)
+        self.emit(ir.Alloc(name, shape, tensor.loc))
+        return self.block.scope
 
     @property
     def loops(self) -> list[OpenLoop]:
@@ -214,14 +239,28 @@ class Tracer:
     def load(self, region: ir.Region, loc: SrcLoc | None) -> SymInt:
         """The value of one element of a tensor, read here."""
         self.check()
-        name, number = region.tensor, 2
+        name, scope = self._hidden_slot(region.tensor, loc)
+        self.emit(ir.SlotLoad(name, region, loc))
+        return atom(ir.SlotRef(name), scope)
+
+    def frozen(self, value: SymInt, loc: SrcLoc | None) -> SymInt:
+        """A value as it is here, whatever later happens to the slots that it reads."""
+        expr = lower(value)
+        if not any(isinstance(node, ir.SlotRef) for node in ir.walk_expr(expr)):
+            return value
+        name, scope = self._hidden_slot("extent", loc)
+        self.emit(ir.SlotSet(name, expr, loc))
+        return atom(ir.SlotRef(name), scope)
+
+    def _hidden_slot(self, base: str, loc: SrcLoc | None) -> tuple[str, Scope]:
+        """A slot that nobody else sets, and the scope in which it has a value."""
+        name, number = base, 2
         while name in self._names:
-            name, number = f"{region.tensor}_{number}", number + 1
+            name, number = f"{base}_{number}", number + 1
         self._names.add(name)
         scope = Scope("condition", f"at {loc}", loc)
         self.block.loads[name] = scope
-        self.emit(ir.SlotLoad(name, region, loc))
-        return atom(ir.SlotRef(name), scope)
+        return name, scope
 
     def set_slot(self, name: str) -> None:
         """A slot is about to be set: it belongs to the innermost body unless one around has it."""
@@ -328,6 +367,17 @@ def run(tracer: Tracer, function: Callable[..., object], arguments: dict[str, ob
             fix="remove the return value; tasks write their results to tensors",
         )
     return body
+
+
+def _check_alive(tensor: object, name: str) -> None:
+    if not isinstance(tensor, Temporary) or tensor.scope.is_open:
+        return
+    raise CompileError(
+        f"temporary {name} is used outside its scope",
+        loc=srcloc.here(),
+        why=f"it exists from Tensor.temp(...) to the end of {tensor.scope.kind} {tensor.scope.name}",
+        fix="make it around the loop or condition, or write the result to a Tensor",
+    )
 
 
 def _left_early(loc: SrcLoc | None) -> CompileError:

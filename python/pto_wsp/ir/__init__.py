@@ -3,6 +3,7 @@
 from pto_wsp.ir.nodes import COMPARISONS as COMPARISONS
 from pto_wsp.ir.nodes import LOGIC as LOGIC
 from pto_wsp.ir.nodes import After as After
+from pto_wsp.ir.nodes import Alloc as Alloc
 from pto_wsp.ir.nodes import AnyParam as AnyParam
 from pto_wsp.ir.nodes import Argument as Argument
 from pto_wsp.ir.nodes import ArrayLoad as ArrayLoad
@@ -30,6 +31,7 @@ from pto_wsp.ir.nodes import Mode as Mode
 from pto_wsp.ir.nodes import Module as Module
 from pto_wsp.ir.nodes import Not as Not
 from pto_wsp.ir.nodes import Order as Order
+from pto_wsp.ir.nodes import Pages as Pages
 from pto_wsp.ir.nodes import ParamDecl as ParamDecl
 from pto_wsp.ir.nodes import Reduce as Reduce
 from pto_wsp.ir.nodes import ReduceOp as ReduceOp
@@ -47,6 +49,8 @@ from pto_wsp.ir.nodes import SymbolDecl as SymbolDecl
 from pto_wsp.ir.nodes import SymbolKind as SymbolKind
 from pto_wsp.ir.nodes import SymbolRef as SymbolRef
 from pto_wsp.ir.nodes import TensorDecl as TensorDecl
+from pto_wsp.ir.nodes import TensorKind as TensorKind
+from pto_wsp.ir.nodes import ViewKind as ViewKind
 from pto_wsp.ir.nodes import While as While
 from pto_wsp.ir.parse import parse as parse
 from pto_wsp.ir.rewrite import bodies as bodies

@@ -9,6 +9,7 @@
               | Sequential(steps: body*)               each step waits for the one before it
               | SlotSet(slot, value)                   control's own variable
               | SlotLoad(slot, region)                 the same, from data that tasks may write
+              | Alloc(tensor, shape)                   makes a temporary for the rest of the iteration
               | Call(kernel, indices, args)            generates one task
     arg      := Region(tensor, (DimSlice(start, extent, step, dropped), ...)) | expr
     expr     := Const | FloatConst | LoopVar | Column | SymbolRef | ShapeOf | ArrayLoad | SlotRef
@@ -226,14 +227,38 @@ class SymbolDecl:
     rank: int = 1
 
 
+class TensorKind(Enum):
+    """Where the data is. The value is the spelling in the text form."""
+
+    BOUND = "tensor"
+    TEMP = "temp"
+    TOKEN = "token"
+    PAGED = "paged"
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """How a paged tensor lies in others: rows of `table` are the page numbers of a sequence, each
+    page is `page` tokens of `pool` (None: as many as the pool says)."""
+
+    pool: str
+    table: str
+    page: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TensorDecl:
-    """Data that tasks read and write; shape and strides are bound at execute."""
+    """Data that tasks read and write. Shape and strides of BOUND ones are bound at execute; an
+    Alloc makes a TEMP; a TOKEN has a shape and no data; PAGED ones lie in the pages of a pool, in
+    coordinates [sequence, token, ...]."""
 
     name: str
     dtype: DType
     rank: int
     loc: SrcLoc | None = field(default=None, compare=False)
+    kind: TensorKind = TensorKind.BOUND
+    shape: tuple[Expr, ...] = ()  # of a TOKEN, over symbols
+    pages: Pages | None = None
 
 
 class Mode(Enum):
@@ -243,6 +268,14 @@ class Mode(Enum):
     OUT = "out"
     INOUT = "inout"
     ACCUM = "accum"
+
+
+class ViewKind(Enum):
+    """What a kernel sees of a region. The value is the spelling in the text form."""
+
+    STRIDED = "strided"
+    PAGED = "paged"  # tokens of one sequence, on any pages
+    TOKEN = "token"  # nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +288,7 @@ class ParamDecl:
     dtype: DType
     rank: int
     shape: tuple[int, ...] | None = None
+    view: ViewKind = ViewKind.STRIDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +417,16 @@ class SlotLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class Alloc:
+    """Gives a temporary a buffer of its own for the statements behind it in this body. What it
+    holds is undefined until tasks write it."""
+
+    tensor: str
+    shape: tuple[Expr, ...]
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Combine:
     branches: tuple[Body, ...]
     loc: SrcLoc | None = field(default=None, compare=False)
@@ -438,7 +482,7 @@ class Call:
 
 
 Argument: TypeAlias = Region | Expr
-Stmt: TypeAlias = Loop | While | Cond | Combine | Sequential | SlotSet | SlotLoad | Call
+Stmt: TypeAlias = Loop | While | Cond | Combine | Sequential | SlotSet | SlotLoad | Alloc | Call
 Body: TypeAlias = tuple[Stmt, ...]
 
 # --- schedule and module -----------------------------------------------------------------------

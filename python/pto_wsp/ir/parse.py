@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pto_wsp.dtypes import DType
 from pto_wsp.ir.nodes import (
     After,
+    Alloc,
     AnyParam,
     Argument,
     ArrayLoad,
@@ -34,6 +35,7 @@ from pto_wsp.ir.nodes import (
     Module,
     Not,
     Order,
+    Pages,
     ParamDecl,
     Reduce,
     ReduceOp,
@@ -51,6 +53,8 @@ from pto_wsp.ir.nodes import (
     SymbolKind,
     SymbolRef,
     TensorDecl,
+    TensorKind,
+    ViewKind,
     While,
 )
 from pto_wsp.ir.parse_tokens import MAX_BLOCKS, MAX_BRACKETS, Tokens, fail, tokens_of
@@ -65,6 +69,7 @@ from pto_wsp.srcloc import SrcLoc
 
 _INFIX = {op.value: (op, level) for op, level in PRECEDENCE.items()}
 _FUNCTIONS = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
+_TENSOR_KINDS = tuple(kind.value for kind in TensorKind)
 _CALLS = ("column", "slot", "var", "select", "reduce", "search")
 
 
@@ -95,12 +100,12 @@ class _Parser(Tokens):
         while not self.accept("body"):
             if self.accept("symbol"):
                 symbols.append(self.symbol())
-            elif self.accept("tensor"):
-                tensors.append(self.tensor())
+            elif self.at(*_TENSOR_KINDS):
+                tensors.append(self.tensor(TensorKind(self.take().text)))
             elif self.accept("kernel"):
                 kernels.append(self.kernel())
             else:
-                self.expected("'symbol', 'tensor', 'kernel' or 'body'")
+                self.expected("a declaration or 'body'")
         self.kernels = {k.name: k for k in kernels}
         body = self.block()
         schedule = self.schedule() if self.accept("schedule") else ()
@@ -131,10 +136,23 @@ class _Parser(Tokens):
         self.expect(")")
         return bits
 
-    def tensor(self) -> TensorDecl:
+    def tensor(self, kind: TensorKind) -> TensorDecl:
         name = self.name()
         self.expect(":")
-        return TensorDecl(name, self.dtype(), self.rank(), self.loc())
+        dtype, rank = self.dtype(), self.rank()
+        shape = self.listed("(", self.expr, ")") if self.accept("of") else ()
+        pages = self.pages() if self.accept("in") else None
+        return TensorDecl(name, dtype, rank, self.loc(), kind, shape, pages)
+
+    def pages(self) -> Pages:
+        self.expect("(")
+        pool = self.name()
+        self.expect(",")
+        table = self.name()
+        self.expect(",")
+        page = None if self.accept("none") else self.integer()
+        self.expect(")")
+        return Pages(pool, table, page)
 
     def rank(self) -> int:
         """`[:, :]`, or the number itself."""
@@ -167,9 +185,11 @@ class _Parser(Tokens):
             dtype = self.dtype()
             self.expect("=")
             return ConstexprDecl(name, dtype, self.number())
-        mode, dtype, rank = self.word(Mode), self.dtype(), self.rank()
+        mode = self.word(Mode)
+        view = ViewKind(self.take().text) if self.at("paged", "token") else ViewKind.STRIDED
+        dtype, rank = self.dtype(), self.rank()
         shape = self.listed("(", self.integer, ")") if self.accept("of") else None
-        return ParamDecl(name, mode, dtype, rank, shape)
+        return ParamDecl(name, mode, dtype, rank, shape, view)
 
     def schedule(self) -> tuple[Directive, ...]:
         self.expect("{")
@@ -218,6 +238,9 @@ class _Parser(Tokens):
         if self.accept("load"):
             slot = self.assigned()
             return SlotLoad(slot, self.region(self.name()), self.loc())
+        if self.accept("alloc"):
+            name = self.name()
+            return Alloc(name, self.listed("(", self.expr, ")"), self.loc())
         return self.call()
 
     def assigned(self) -> str:

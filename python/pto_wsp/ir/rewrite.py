@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from pto_wsp.ir.nodes import (
+    Alloc,
     Argument,
     ArrayLoad,
     Binary,
@@ -125,7 +126,7 @@ def bodies(stmt: Stmt) -> tuple[Body, ...]:
             return branches
         case Sequential(steps):
             return steps
-        case Call() | SlotSet() | SlotLoad():
+        case Call() | SlotSet() | SlotLoad() | Alloc():
             return ()
         case _:
             assert_never(stmt)
@@ -148,6 +149,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
             yield stmt.value
         case SlotLoad():
             yield from _argument_exprs(stmt.region)
+        case Alloc():
+            yield from stmt.shape
         case Call():
             yield from stmt.indices
             for arg in stmt.args:
@@ -196,7 +199,7 @@ def _with_bodies(stmt: Stmt, change: Callable[[Body], Body]) -> Stmt:
             return replace(stmt, branches=tuple(change(b) for b in branches))
         case Sequential(steps):
             return replace(stmt, steps=tuple(change(s) for s in steps))
-        case Call() | SlotSet() | SlotLoad():
+        case Call() | SlotSet() | SlotLoad() | Alloc():
             return stmt
         case _:
             assert_never(stmt)
@@ -215,6 +218,8 @@ def _with_exprs(stmt: Stmt, change: ExprMap) -> Stmt:
             return replace(stmt, value=change(stmt.value))
         case SlotLoad():
             return replace(stmt, region=_region(stmt.region, change))
+        case Alloc():
+            return replace(stmt, shape=tuple(change(size) for size in stmt.shape))
         case Call():
             indices = tuple(change(i) for i in stmt.indices)
             args = tuple(_argument(a, change) for a in stmt.args)

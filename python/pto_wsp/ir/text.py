@@ -5,6 +5,9 @@
     symbol rows: extent = 8
     symbol lens: array i32
     tensor X: f32[:, :]
+    temp T: f32[:]
+    token G: bool[:] of (rows)
+    paged K: f32[:, :, :] in (pool, table, 16)
     kernel cell(up: in f32[], out: out f32[]) python "wave.cell"
 
     body {
@@ -28,7 +31,7 @@ dimension the kernel does not see stands as its start alone. `combine { } and { 
 of that name, else a symbol; `$name` is a symbol that a loop variable hides, `?name` a loop variable
 that no loop binds. `column(i)` is the column of a sparse loop, `slot(n)` the value that `set n = 1`
 or `load n = X[i]` gave, `var(0)` the variable of the outermost `reduce` or `search` around, and
-`float(bits)` a floating-point constant by its bits. `@ "file":line:col-end` is a source position,
+`float(bits)` a floating-point constant by its bits. `alloc T(n)` makes a temporary of that shape. `@ "file":line:col-end` is a source position,
 `#` starts a comment.
 
 The form is total: a module that `verify` refuses prints and parses back too, so that it can be
@@ -46,6 +49,7 @@ from typing import assert_never
 from pto_wsp.dtypes import DType
 from pto_wsp.ir.nodes import (
     After,
+    Alloc,
     AnyParam,
     Argument,
     ArrayLoad,
@@ -83,6 +87,8 @@ from pto_wsp.ir.nodes import (
     SymbolDecl,
     SymbolRef,
     TensorDecl,
+    TensorKind,
+    ViewKind,
     While,
 )
 from pto_wsp.srcloc import SrcLoc
@@ -93,7 +99,7 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _WORDS = """
     module symbol tensor kernel include body schedule drop combine and sequential then parallel in
     none min max when otherwise while limit set load value column slot var select reduce search
-    float not or tile padded of scalar constexpr label after
+    float not or tile padded of scalar constexpr label after temp token paged alloc
 """
 KEYWORDS = frozenset(_WORDS.split())
 
@@ -226,7 +232,14 @@ class _Printer:
         return head + self.loc(decl.loc)
 
     def tensor(self, decl: TensorDecl) -> str:
-        return f"tensor {name_text(decl.name)}: {_array(decl.dtype, decl.rank)}{self.loc(decl.loc)}"
+        head = f"{decl.kind.value} {name_text(decl.name)}: {_array(decl.dtype, decl.rank)}"
+        if decl.kind is TensorKind.TOKEN or decl.shape:
+            head += f" of ({_listed(decl.shape, self.scope)})"
+        if decl.pages is not None:
+            page = "none" if decl.pages.page is None else str(decl.pages.page)
+            names = f"{name_text(decl.pages.pool)}, {name_text(decl.pages.table)}"
+            head += f" in ({names}, {page})"
+        return head + self.loc(decl.loc)
 
     def kernel(self, decl: KernelDecl) -> str:
         params = ", ".join(_param(p) for p in decl.params)
@@ -272,6 +285,9 @@ class _Printer:
             case SlotLoad():
                 region = self.region(stmt.region)
                 return f"load {name_text(stmt.slot)} = {region}{self.loc(stmt.loc)}"
+            case Alloc():
+                shape = _listed(stmt.shape, self.scope)
+                return f"alloc {name_text(stmt.tensor)}({shape}){self.loc(stmt.loc)}"
             case Combine(branches):
                 return self.blocks("combine", "and", branches, stmt.loc)
             case Sequential(steps):
@@ -355,9 +371,10 @@ def given_params(kernel: KernelDecl) -> tuple[ParamDecl | ScalarDecl, ...]:
 
 def _param(param: AnyParam) -> str:
     match param:
-        case ParamDecl(name, mode, dtype, rank, shape):
+        case ParamDecl(name, mode, dtype, rank, shape, view):
+            seen = "" if view is ViewKind.STRIDED else f"{view.value} "
             of = "" if shape is None else f" of ({', '.join(map(str, shape))})"
-            return f"{name_text(name)}: {mode.value} {_array(dtype, rank)}{of}"
+            return f"{name_text(name)}: {mode.value} {seen}{_array(dtype, rank)}{of}"
         case ScalarDecl(name, dtype):
             return f"{name_text(name)}: scalar {dtype.text}"
         case ConstexprDecl(name, dtype, value):

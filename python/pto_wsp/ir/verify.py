@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar, assert_never
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.ir.nodes import (
+    Alloc,
     ArrayLoad,
     AxisKind,
     Binary,
@@ -49,7 +50,6 @@ from pto_wsp.ir.verify_decls import (
     KERNEL_RULES,
     MODULE_RULES,
     SYMBOL_RULES,
-    TENSOR_RULES,
     at_most,
     name_faults,
 )
@@ -65,6 +65,14 @@ from pto_wsp.ir.verify_expr import (
     Rule,
     Scope,
     array_faults,
+)
+from pto_wsp.ir.verify_tensors import (
+    ALLOC_RULES,
+    TENSOR_RULES,
+    load_reads_plain_data,
+    page_tables_are_not_written,
+    temporary_is_there,
+    view_fits_the_tensor,
 )
 from pto_wsp.srcloc import SrcLoc
 
@@ -84,6 +92,8 @@ def verify(module: Module) -> None:
         _check(SYMBOL_RULES, symbol, scope, symbol.loc)
     for tensor in module.tensors:
         _check(TENSOR_RULES, tensor, scope, tensor.loc)
+        for size in tensor.shape:
+            _check(EXPRESSION_RULES, size, scope, tensor.loc)
     for kernel in module.kernels:
         _check(KERNEL_RULES, kernel, scope, kernel.loc)
     _check_unique("name", (*module.symbols, *module.tensors))
@@ -120,6 +130,8 @@ def _verify_body(body: Body, scope: Scope) -> None:
         _verify_stmt(stmt, scope)
         if isinstance(stmt, SlotSet | SlotLoad):
             scope = replace(scope, slots=scope.slots | {stmt.slot})
+        if isinstance(stmt, Alloc):
+            scope = replace(scope, temps=scope.temps | {stmt.tensor})
 
 
 def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
@@ -147,6 +159,8 @@ def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
             _check(SLOT_SET_RULES, stmt, scope, stmt.loc)
         case SlotLoad():
             _check(SLOT_LOAD_RULES, stmt, scope, stmt.loc)
+        case Alloc():
+            _check(ALLOC_RULES, stmt, scope, stmt.loc)
         case Call():
             _check(CALL_RULES, stmt, scope, stmt.loc)
         case _:
@@ -155,8 +169,8 @@ def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
 
 def _blocks_of(part: Body) -> int:
     """Plan blocks opened for a branch or step: its own, and one more around several statements or
-    around both branches of a condition."""
-    return 1 if len(part) == 1 and not isinstance(part[0], Cond) else 2
+    around a statement that becomes several."""
+    return 1 if len(part) == 1 and not isinstance(part[0], Cond | Alloc) else 2
 
 
 # --- statements ---
@@ -354,6 +368,7 @@ def _region_faults(where: str, region: Region, scope: Scope) -> Faults:
     if len(region.dims) != tensor.rank:
         ranks = f"'{tensor.name}' has rank {tensor.rank}, the region has {len(region.dims)}"
         yield Fault(f"{where}: {ranks}", error=TypeCheckError)
+    yield from temporary_is_there(where, region, scope)
     for number, dim in enumerate(region.dims):
         yield from _dim_faults(f"{where}: dimension {number}", dim, scope)
 
@@ -371,6 +386,7 @@ def _dim_faults(where: str, dim: DimSlice, scope: Scope) -> Faults:
 
 
 def _argument_faults(where: str, param: ParamDecl, region: Region, scope: Scope) -> Faults:
+    yield from view_fits_the_tensor(where, param, region, scope)
     dtype = scope.tensors[region.tensor].dtype
     if dtype is not param.dtype:
         message = f"{where} wants {param.dtype.text}, '{region.tensor}' is {dtype.text}"
@@ -445,7 +461,11 @@ COND_RULES: tuple[Rule[Cond], ...] = (
     condition_has_a_body,
 )
 SLOT_SET_RULES: tuple[Rule[SlotSet], ...] = (slot_value_is_an_integer,)
-SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (slot_is_one_element,)
+SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (slot_is_one_element, load_reads_plain_data)
 BLOCK_RULES: tuple[Rule[Block], ...] = (blocks_are_not_too_deep, block_has_parts)
 CALL_RULES: tuple[Rule[Call], ...] = (call_fits_the_kernel, call_has_few_words)
-WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (loops_fit_the_plan, labels_are_known)
+WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (
+    loops_fit_the_plan,
+    labels_are_known,
+    page_tables_are_not_written,
+)

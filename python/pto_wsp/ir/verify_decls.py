@@ -165,7 +165,6 @@ SYMBOL_RULES: tuple[Rule[SymbolDecl], ...] = (
     symbol_dtype_fits,
     default_is_a_number,
 )
-TENSOR_RULES: tuple[Rule[TensorDecl], ...] = (name_is_legal, tensor_rank_is_legal)
 KERNEL_RULES: tuple[Rule[KernelDecl], ...] = (
     name_is_legal,
     params_are_legal,

@@ -29,6 +29,7 @@ from pto_wsp.ir.nodes import (
     SymbolKind,
     SymbolRef,
     TensorDecl,
+    TensorKind,
 )
 from pto_wsp.ir.rewrite import operands, walk_expr
 from pto_wsp.ir.text import expr_text
@@ -79,6 +80,7 @@ class Scope:
     loops: tuple[str, ...] = ()
     sparse: frozenset[str] = frozenset()  # those of the loops that have columns
     slots: frozenset[str] = frozenset()
+    temps: frozenset[str] = frozenset()  # that exist here
     blocks: int = 0
 
     def text(self, expr: Expr) -> str:
@@ -173,6 +175,8 @@ def _shape_faults(name: str, dim: int, scope: Scope) -> Faults:
         yield Fault(f"tensor '{name}' is not declared")
     elif not 0 <= dim < tensor.rank:
         yield Fault(f"dimension {dim} of tensor '{name}', which has rank {tensor.rank}")
+    elif tensor.kind is not TensorKind.BOUND:
+        yield Fault(f"the shape of {tensor.kind.value} '{name}'", "it is an expression already")
 
 
 def constants_fit(expr: Expr, scope: Scope) -> Faults:

@@ -2,6 +2,7 @@
 
 from pto_wsp.kernels.abi import NativeCall as NativeCall
 from pto_wsp.kernels.abi import NativeFunction as NativeFunction
+from pto_wsp.kernels.abi import NativePages as NativePages
 from pto_wsp.kernels.abi import NativeView as NativeView
 from pto_wsp.kernels.abi import scalar_value as scalar_value
 from pto_wsp.kernels.emit_cpp import CppUnit as CppUnit
@@ -10,3 +11,5 @@ from pto_wsp.kernels.load import LoadedKernel as LoadedKernel
 from pto_wsp.kernels.load import NativeKernel as NativeKernel
 from pto_wsp.kernels.load import PythonKernel as PythonKernel
 from pto_wsp.kernels.load import load_kernels as load_kernels
+from pto_wsp.kernels.pages import gathered as gathered
+from pto_wsp.kernels.pages import scattered as scattered

@@ -24,11 +24,25 @@ class NativeView(ctypes.Structure):
     ]
 
 
+class NativePages(ctypes.Structure):
+    """`ptowsp_pages`: how the tokens of a paged view lie in memory."""
+
+    _fields_ = [
+        ("table", ctypes.c_void_p),
+        ("table_stride", ctypes.c_int64),
+        ("page", ctypes.c_int64),
+        ("first", ctypes.c_int64),
+        ("page_stride", ctypes.c_int64),
+        ("wide", ctypes.c_uint64),
+    ]
+
+
 class NativeCall(ctypes.Structure):
     """`ptowsp_call`: one task, as handed to a kernel."""
 
     _fields_ = [
         ("views", ctypes.POINTER(NativeView)),
+        ("pages", ctypes.POINTER(NativePages)),
         ("scalars", ctypes.POINTER(ctypes.c_uint64)),
         ("indices", ctypes.POINTER(ctypes.c_int64)),
         ("num_views", ctypes.c_uint32),

@@ -177,6 +177,14 @@ def _signature(
                 declared.append(f"[[maybe_unused]] ptowsp::View{element} {name}")
                 arguments.append(f"ptowsp::view_argument{element}(call, {views})")
                 views += 1
+            case ParamKind.PAGED:
+                const = "const " if param.mode == AccessMode.IN else ""
+                element = f"<{const}{type_name}, {param.rank}>"
+                declared.append(f"[[maybe_unused]] ptowsp::PagedView{element} {name}")
+                arguments.append(f"ptowsp::paged_argument{element}(call, {views})")
+                views += 1
+            case ParamKind.TOKEN:  # nothing to see
+                views += 1
             case ParamKind.SCALAR:
                 declared.append(f"[[maybe_unused]] {type_name} {name}")
                 arguments.append(f"ptowsp::scalar_argument<{type_name}>(call, {scalars})")

@@ -103,7 +103,7 @@ def _parts(body: ir.Body) -> Iterator[int | Term]:
         match stmt:
             case ir.Call():
                 yield 1
-            case ir.SlotSet() | ir.SlotLoad():
+            case ir.SlotSet() | ir.SlotLoad() | ir.Alloc():
                 continue
             case ir.Combine(parts) | ir.Sequential(parts):
                 for part in parts:

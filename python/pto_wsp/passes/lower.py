@@ -16,18 +16,22 @@ from pto_wsp.passes.lower_expr import (
     ExprLowering,
     Node,
     column_name,
+    constant,
     loop_variable,
+    operation,
     slot_name,
 )
 from pto_wsp.passes.lower_tables import (
     lower_directive,
     lower_kernel,
+    lower_shaped,
     lower_symbols,
     lower_tensors,
 )
 
 _UNSEEN = 1  # AccessDim.flags
 _PADDED = 1  # Axis.flags
+_ALIGN = 64  # bytes, of temporaries
 
 _LOOP_OPS = {
     ir.Order.PARALLEL: plan.Op.PARALLEL_FOR,
@@ -49,7 +53,9 @@ def lower(module: ir.Module) -> plan.Plan:
     tensors = lower_tensors(module, builder, symbols)
     kernels = {decl.name: lower_kernel(decl, builder) for decl in module.kernels}
     exprs = ExprLowering(builder, symbols, tensors, {s.name: s for s in module.symbols})
-    _Code(builder, exprs, kernels, {k.name: k for k in module.kernels}).main(module.body)
+    declared = {k.name: k for k in module.kernels}
+    temps = {t.name: t for t in module.tensors if t.kind is ir.TensorKind.TEMP}
+    _Code(builder, exprs, kernels, declared, temps).main(module.body)
     for directive in module.schedule:
         lower_directive(directive, builder)
     return builder.build()
@@ -81,8 +87,15 @@ class _Place:
 
 
 def _children(stmt: ir.Stmt) -> int:
-    """How many children of its block a statement becomes: an ELSE is one of its own."""
+    """How many children of its block a statement becomes: an ELSE is one of its own, and so is a
+    LET."""
+    if isinstance(stmt, ir.Alloc):
+        return 1 + sum(_reads_slots(size) for size in stmt.shape)
     return 2 if isinstance(stmt, ir.Cond) and stmt.otherwise else 1
+
+
+def _reads_slots(expr: ir.Expr) -> bool:
+    return any(isinstance(node, ir.SlotRef) for node in ir.walk_expr(expr))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +104,8 @@ class _Code:
     exprs: ExprLowering
     kernels: Mapping[str, int]
     declared: Mapping[str, ir.KernelDecl]
+    temps: Mapping[str, ir.TensorDecl]
+    lets: list[int] = field(default_factory=list[int])  # numbers given so far
     # By name and level: slots of one name at one level share a record, in whatever bodies they are.
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     # By label of a call: its site, and the axes around it.
@@ -137,6 +152,8 @@ class _Code:
                 self.builder.debug(plan.Section.CODE, pc, stmt.loc)
             case ir.SlotLoad():
                 self.load(stmt, place)
+            case ir.Alloc():
+                self.alloc(stmt, place)
             case ir.Combine(parts):
                 self.block(plan.Op.COMBINE, parts, place)
             case ir.Sequential(parts):
@@ -155,7 +172,7 @@ class _Code:
         """Each part is one child; several statements make a child by a block of their own."""
         opened = self.builder.emit(op, len(parts))
         for number, part in enumerate(parts):
-            if len(part) == 1 and not isinstance(part[0], ir.Cond):
+            if len(part) == 1 and not isinstance(part[0], ir.Cond | ir.Alloc):
                 self.single(part[0], place.child(number))
             else:
                 self.wrapped(part, place.child(number))
@@ -224,6 +241,35 @@ class _Code:
         self.builder.emit(plan.Op.SLOT_LOAD, self.slot(load.slot, place), number)
         access = self.access(ir.Mode.IN, load.region, place)
         self.builder.emit(plan.Op.IO_INPUT, operand2=access)
+
+    def alloc(self, alloc: ir.Alloc, place: _Place) -> None:
+        """The shape must stay what it was: extents that read slots, which may change, are LETs."""
+        decl = self.temps[alloc.tensor]
+        sizes: list[Node] = []
+        for size in alloc.shape:
+            sizes.append(self.exprs.node(size, place.variables))
+            if _reads_slots(size):
+                number = self.next_let()
+                pc = self.builder.emit(plan.Op.LET, number, self.exprs.emit(sizes[-1]))
+                self.builder.debug(plan.Section.CODE, pc, alloc.loc)
+                sizes[-1] = Node(plan.ExprOp.LETVAR, entry=number)
+        bytes_ = constant(decl.dtype.size)
+        for size in sizes:
+            bytes_ = operation(plan.ExprOp.MUL, size, bytes_)
+        size = self.exprs.emit(bytes_)
+        record = plan.Alloc(size=size, align=_ALIGN, level=place.level, copies=0)
+        number = self.builder.add(record)
+        storage = plan.Storage(storage_class=plan.StorageClass.TEMP, alloc=number)
+        shape = [self.exprs.emit(size) for size in sizes]
+        self.exprs.tensors[decl.name] = lower_shaped(
+            decl, self.builder, self.builder.add(storage), shape
+        )
+        pc = self.builder.emit(plan.Op.ALLOC, number)
+        self.builder.debug(plan.Section.CODE, pc, alloc.loc)
+
+    def next_let(self) -> int:
+        self.lets.append(len(self.lets))
+        return self.lets[-1]
 
     def loop(self, loop: ir.Loop, place: _Place) -> None:
         # The record's own number, so that the count may read the loop's variable.

@@ -77,7 +77,7 @@ class ExprLowering:
 
     builder: plan.PlanBuilder
     symbols: Mapping[str, int]
-    tensors: Mapping[str, int]
+    tensors: dict[str, int]  # grows: temporaries get their numbers where they are made
     declared: Mapping[str, ir.SymbolDecl]
 
     def node(self, expr: ir.Expr, variables: Variables, bound: int = 0) -> Node:
@@ -143,7 +143,9 @@ class ExprLowering:
         match node.op:
             case plan.ExprOp.CONST:
                 return self.builder.const(node.value, node.type)
-            case plan.ExprOp.SYMBOL | plan.ExprOp.SHAPE | plan.ExprOp.SLOT:
+            case (
+                plan.ExprOp.SYMBOL | plan.ExprOp.SHAPE | plan.ExprOp.SLOT | plan.ExprOp.LETVAR
+            ):
                 return add(node.op, type=node.type, arg=node.arg, a=node.entry)
             case plan.ExprOp.LOAD:
                 b, c = (*(self.emit(operand) for operand in node.operands), plan.NONE)[:2]

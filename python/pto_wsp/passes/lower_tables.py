@@ -10,6 +10,7 @@ from typing import assert_never
 from pto_wsp import ir, plan
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import ScheduleError
+from pto_wsp.passes.lower_expr import ExprLowering
 
 _I64_MAX = 2**63 - 1
 _WRITTEN = 1  # Symbol.flags
@@ -79,40 +80,83 @@ def _value_range(decl: ir.SymbolDecl, counts: bool) -> tuple[int, int]:
 def lower_tensors(
     module: ir.Module, builder: plan.PlanBuilder, symbols: dict[str, int]
 ) -> dict[str, int]:
-    """Every tensor has a symbol of its name, a storage of its own, and dimensions bound later."""
+    """Bound tensors first: the others refer to them. A temporary gets its record at its Alloc."""
     numbers: dict[str, int] = {}
     written = _written_tensors(module)
     for decl in module.tensors:
-        name = builder.string(decl.name)
-        symbol = plan.Symbol(
-            name=name,
-            kind=plan.SymbolKind.TENSOR,
-            dtype=decl.dtype,
-            rank=decl.rank,
-            flags=_WRITTEN if decl.name in written else 0,
-            min_value=0,
-            max_value=0,
-        )
-        symbols[decl.name] = builder.add(symbol)
-        record = plan.Tensor(
-            name=name,
-            symbol=symbols[decl.name],
-            storage=builder.add(plan.Storage(storage_class=plan.StorageClass.BOUND)),
-            dtype=decl.dtype,
-            dims=builder.count(plan.Section.DIM),
-            rank=decl.rank,
-        )
-        for _ in range(decl.rank):
-            builder.add(plan.Dim())
-        numbers[decl.name] = builder.add(record)
-        builder.debug(plan.Section.SYMBOL, symbols[decl.name], decl.loc)
-        builder.debug(plan.Section.TENSOR, numbers[decl.name], decl.loc)
+        if decl.kind is ir.TensorKind.BOUND:
+            numbers[decl.name] = _lower_bound(decl, builder, symbols, decl.name in written)
+    exprs = ExprLowering(builder, symbols, numbers, {s.name: s for s in module.symbols})
+    for decl in module.tensors:
+        if decl.kind is ir.TensorKind.PAGED:
+            numbers[decl.name] = _lower_paged(decl, builder, numbers)
+    for decl in module.tensors:
+        if decl.kind is ir.TensorKind.TOKEN:
+            shape = [exprs.lower(size, {}) for size in decl.shape]
+            storage = plan.Storage(storage_class=plan.StorageClass.TOKEN)
+            numbers[decl.name] = lower_shaped(decl, builder, builder.add(storage), shape)
     return numbers
 
 
+def _lower_bound(
+    decl: ir.TensorDecl, builder: plan.PlanBuilder, symbols: dict[str, int], written: bool
+) -> int:
+    """A tensor with a symbol of its name, a storage of its own, and dimensions bound later."""
+    symbol = plan.Symbol(
+        name=builder.string(decl.name),
+        kind=plan.SymbolKind.TENSOR,
+        dtype=decl.dtype,
+        rank=decl.rank,
+        flags=_WRITTEN if written else 0,
+        min_value=0,
+        max_value=0,
+    )
+    symbols[decl.name] = builder.add(symbol)
+    builder.debug(plan.Section.SYMBOL, symbols[decl.name], decl.loc)
+    storage = builder.add(plan.Storage(storage_class=plan.StorageClass.BOUND))
+    record = _tensor(decl, builder, storage)
+    return _add_tensor(replace(record, symbol=symbols[decl.name]), [], decl, builder)
+
+
+def _lower_paged(decl: ir.TensorDecl, builder: plan.PlanBuilder, numbers: dict[str, int]) -> int:
+    assert decl.pages is not None
+    pool, table = numbers[decl.pages.pool], numbers[decl.pages.table]
+    if decl.pages.page is None:
+        page = builder.expr(plan.ExprOp.SHAPE, arg=1, a=pool)
+    else:
+        page = builder.const(decl.pages.page)
+    storage = builder.add(plan.Storage(storage_class=plan.StorageClass.PAGED))
+    record = _tensor(decl, builder, storage)
+    return _add_tensor(replace(record, pool=pool, table=table, page=page), [], decl, builder)
+
+
+def lower_shaped(
+    decl: ir.TensorDecl, builder: plan.PlanBuilder, storage: int, shape: list[int]
+) -> int:
+    """A tensor whose shape the plan says, by expressions."""
+    return _add_tensor(_tensor(decl, builder, storage), shape, decl, builder)
+
+
+def _tensor(decl: ir.TensorDecl, builder: plan.PlanBuilder, storage: int) -> plan.Tensor:
+    dims = builder.count(plan.Section.DIM)
+    name = builder.string(decl.name)
+    return plan.Tensor(name=name, storage=storage, dtype=decl.dtype, dims=dims, rank=decl.rank)
+
+
+def _add_tensor(
+    record: plan.Tensor, shape: list[int], decl: ir.TensorDecl, builder: plan.PlanBuilder
+) -> int:
+    for size in shape or [plan.NONE] * decl.rank:
+        builder.add(plan.Dim(shape=size))
+    number = builder.add(record)
+    builder.debug(plan.Section.TENSOR, number, decl.loc)
+    return number
+
+
 def _written_tensors(module: ir.Module) -> set[str]:
+    """Tensors that tasks write, pools behind paged ones included."""
     params = {kernel.name: ir.given_params(kernel) for kernel in module.kernels}
-    return {
+    named = {
         arg.tensor
         for call in ir.walk(module.body)
         if isinstance(call, ir.Call)
@@ -121,6 +165,14 @@ def _written_tensors(module: ir.Module) -> set[str]:
         and isinstance(arg, ir.Region)
         and param.mode is not ir.Mode.IN
     }
+    return named | {t.pages.pool for t in module.tensors if t.pages is not None and t.name in named}
+
+
+_VIEWS = {
+    ir.ViewKind.STRIDED: plan.ParamKind.TENSOR,
+    ir.ViewKind.PAGED: plan.ParamKind.PAGED,
+    ir.ViewKind.TOKEN: plan.ParamKind.TOKEN,
+}
 
 
 def _lower_param(param: ir.AnyParam, builder: plan.PlanBuilder) -> plan.Param:
@@ -131,10 +183,10 @@ def _lower_param(param: ir.AnyParam, builder: plan.PlanBuilder) -> plan.Param:
         case ir.ConstexprDecl(_, dtype, value):
             bits = value_bits(dtype, value)
             return plan.Param(name=name, kind=plan.ParamKind.CONSTEXPR, dtype=dtype, value=bits)
-        case ir.ParamDecl(_, mode, dtype, rank, shape):
+        case ir.ParamDecl(_, mode, dtype, rank, shape, view):
             record = plan.Param(
                 name=name,
-                kind=plan.ParamKind.TENSOR if shape is None else plan.ParamKind.TILE,
+                kind=_VIEWS[view] if shape is None else plan.ParamKind.TILE,
                 dtype=dtype,
                 mode=plan.AccessMode[mode.name],
                 rank=rank,

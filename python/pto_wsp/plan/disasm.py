@@ -153,10 +153,11 @@ class _Disassembly:
     def _param(self, param: Param) -> str:
         name, dtype = self._plan.string(param.name), param.dtype.text
         match param.kind:
-            case ParamKind.TENSOR | ParamKind.TILE:
+            case ParamKind.TENSOR | ParamKind.TILE | ParamKind.PAGED | ParamKind.TOKEN:
                 mode = {1: "in", 2: "out", 3: "inout", 7: "accum"}[param.mode]
                 shape = self._exprs.exprs(param.shape, param.shape_rank) or f"rank {param.rank}"
-                return f"{name}: {mode} {dtype} {shape}"
+                seen = {ParamKind.PAGED: "paged ", ParamKind.TOKEN: "token "}.get(param.kind, "")
+                return f"{name}: {mode} {seen}{dtype} {shape}"
             case ParamKind.SCALAR:
                 return f"{name}: {dtype}"
             case ParamKind.CONSTEXPR:

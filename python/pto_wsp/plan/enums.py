@@ -289,6 +289,8 @@ class ParamKind(IntEnum):
     TILE = 1  # a region of a fixed shape
     SCALAR = 2  # a value per task
     CONSTEXPR = 3  # a value that specialises the kernel
+    PAGED = 4  # tokens of one sequence of a paged tensor, on any of its pages
+    TOKEN = 5  # a region of a token: nothing that the kernel sees
 
 
 class ExecUnit(IntEnum):

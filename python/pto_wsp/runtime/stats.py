@@ -28,6 +28,7 @@ class Stats:
     elapsed_ns: int = 0
     trace_dropped: int = 0
     memory_bytes: int = 0
+    workspace_bytes: int = 0
     loads: int = 0
     control_waits: int = 0
     workers: int = 1

@@ -17,7 +17,7 @@ import numpy as np
 
 from pto_wsp.backends.base import Generated
 from pto_wsp.backends.reference.bound import BoundPlan
-from pto_wsp.backends.reference.call import NativeFailure, make_caller, region_view
+from pto_wsp.backends.reference.call import NativeFailure, make_caller
 from pto_wsp.backends.reference.check import check_plan, trace_capacity
 from pto_wsp.backends.reference.task_hash import task_words
 from pto_wsp.backends.reference.walk import Task, Walk, call_text
@@ -219,15 +219,14 @@ class ReferenceRun:
             self._elapsed_ns = time.perf_counter_ns() - began
 
     def _call(self, task: Task, began: int) -> None:
-        views = [region_view(self._bound.tensors[r.tensor], r) for r in task.regions]
         start = time.perf_counter_ns() - began
         try:
-            self._engine.callers[task.kernel](task, views)
+            self._engine.callers[task.kernel](task, self._bound)
         except Exception as error:
             raise self._kernel_error(task, error) from error
         self._events.append((task, start, time.perf_counter_ns() - began))
         self._tasks += 1
-        self._accesses += len(views)
+        self._accesses += len(task.regions)
 
     def _kernel_error(self, task: Task, error: Exception) -> KernelError:
         plan = self._engine.plan

@@ -8,14 +8,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pto_wsp.errors import ExecutionError
-from pto_wsp.plan import Access, AccessMode, Plan, Section, Symbol, SymbolKind, Tensor
+from pto_wsp.plan import NONE, Access, AccessMode, Plan, Section, Symbol, SymbolKind, Tensor
 from pto_wsp.runtime.bindings import Bound
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
+def shape_only(shape: tuple[int, ...]) -> Array:
+    """An array that has a shape and takes no memory."""
+    return np.broadcast_to(np.False_, shape)
+
+
 class BoundPlan:
-    """What names mean in one run. `tensors` is in TENSOR table order.
+    """What names mean in one run. `tensors` is in TENSOR table order: the arrays of those that are
+    bound, and arrays without memory of their own, which only have a shape, for tokens and paged
+    tensors. What the walk makes, tokens and temporaries, has no elements yet.
 
     Kinds, dtypes and ranks were checked when the user's values became bindings; what is left to
     check is what the plan says of the values themselves.
@@ -25,10 +32,24 @@ class BoundPlan:
         self.plan = plan
         self._symbols = plan.records(Symbol)
         self._values = [binding.value for binding in bindings]
-        self.tensors = tuple(self.array(tensor.symbol) for tensor in plan.records(Tensor))
+        self.tensors = [self._tensor(tensor) for tensor in plan.records(Tensor)]
         for index in range(len(self._symbols)):
             self._check_range(index)
         self._check_writes(bindings)
+
+    def _tensor(self, tensor: Tensor) -> Array:
+        if tensor.symbol != NONE:
+            return self.array(tensor.symbol)
+        if tensor.pool == NONE:
+            return shape_only((0,) * tensor.rank)
+        pool, table = self.pool(tensor), self.table(tensor)
+        return shape_only((table.shape[0], table.shape[1] * pool.shape[1], *pool.shape[2:]))
+
+    def pool(self, paged: Tensor) -> Array:
+        return self.array(self.plan.records(Tensor)[paged.pool].symbol)
+
+    def table(self, paged: Tensor) -> Array:
+        return self.array(self.plan.records(Tensor)[paged.table].symbol)
 
     def number(self, symbol: int) -> int:
         """The value of an EXTENT, SCALAR or FACT; the bits of a floating-point one."""
@@ -71,8 +92,18 @@ class BoundPlan:
         """Tasks write what may be written, and never what control reads."""
         tensors = self.plan.records(Tensor)
         accesses = self.plan.records(Access)
-        written = {tensors[a.tensor].symbol for a in accesses if a.mode != AccessMode.IN}
+        named = {tensors[a.tensor] for a in accesses if a.mode != AccessMode.IN}
+        pools = {tensors[t.pool].symbol for t in named if t.pool != NONE}
+        written = {t.symbol for t in named if t.symbol != NONE} | pools
+        tables = {tensors[t.table].symbol for t in tensors if t.table != NONE}
         for symbol in sorted(written):
+            for table in tables:
+                if np.may_share_memory(self.array(symbol), self.array(table)):
+                    raise self.error(
+                        table,
+                        f"page table {self.symbol_name(table)!r} shares memory with a tensor that "
+                        "tasks write; the pages of a run must stay where they are",
+                    )
             name = self.symbol_name(symbol)
             if bindings[symbol].read_only:
                 raise self.error(symbol, f"tensor {name!r} is read-only, but tasks write it")

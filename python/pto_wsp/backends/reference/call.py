@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias, assert_never
 
-from pto_wsp.backends.reference.bound import Array
-from pto_wsp.backends.reference.walk import Region, Task
+from pto_wsp.backends.reference.bound import Array, BoundPlan
+from pto_wsp.backends.reference.region import DimRange, Region
+from pto_wsp.backends.reference.walk import Task
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels import (
     LoadedKernel,
     NativeCall,
     NativeFunction,
     NativeKernel,
+    NativePages,
     NativeView,
     PythonKernel,
+    gathered,
     scalar_value,
+    scattered,
 )
-from pto_wsp.plan import AccessMode, Kernel, Param, ParamKind, Plan
+from pto_wsp.plan import NONE, AccessMode, Kernel, Param, ParamKind, Plan, Tensor
 
 _ERROR_BYTES = 8192
+# What a kernel gets for a region: an array, one per page of a paged parameter, nothing of a token.
+View: TypeAlias = Array | list[Array] | None
 # Raises if the kernel fails.
-Caller = Callable[[Task, Sequence[Array]], None]
+Caller = Callable[[Task, BoundPlan], None]
 
 
 class NativeFailure(Exception):
@@ -31,18 +38,62 @@ class NativeFailure(Exception):
 
 def region_view(tensor: Array, region: Region) -> Array:
     """The region as an array over the tensor's own memory; read-only if the task only reads."""
-    index = tuple(
-        dim.start
-        if dim.dropped
-        else slice(dim.start, dim.start + (dim.extent - 1) * dim.step + 1, dim.step)
-        if dim.extent > 0
-        else slice(0, 0)
-        for dim in region.dims
-    )
-    view = tensor[(*index, ...)]  # with the ellipsis, even one element is a view
+    view = tensor[(*map(_index, region.dims), ...)]  # with the ellipsis, even one element is a view
     if region.mode == AccessMode.IN:
         view.flags.writeable = False
     return view
+
+
+def _index(dim: DimRange) -> int | slice:
+    if dim.dropped:
+        return dim.start
+    if dim.extent == 0:
+        return slice(0, 0)
+    return slice(dim.start, dim.start + (dim.extent - 1) * dim.step + 1, dim.step)
+
+
+def _page_views(bound: BoundPlan, region: Region) -> list[Array]:
+    """The tokens of a region of a paged tensor, page by page; one empty view if it has none."""
+    tensor = bound.plan.records(Tensor)[region.tensor]
+    pool = bound.pool(tensor)
+    page, tokens = pool.shape[1], region.dims[1]
+    rest = region.dims[2:]
+    if not region.pages:
+        nothing = DimRange(0, 0, 1, False)
+        return [region_view(pool, replace(region, dims=(region.dims[0], nothing, *rest)))]
+    views: list[Array] = []
+    begin, end = tokens.start, tokens.start + (tokens.extent - 1) * tokens.step + 1
+    for k, number in enumerate(region.pages):
+        base = (tokens.start // page + k) * page
+        first, last = max(begin, base) - base, min(end, base + page) - base
+        count = (last - first + tokens.step - 1) // tokens.step
+        dims = (
+            DimRange(number, 1, 1, True),
+            DimRange(first, count, tokens.step, tokens.dropped),
+            *rest,
+        )
+        views.append(region_view(pool, replace(region, dims=dims)))
+    return views
+
+
+def _argument(bound: BoundPlan, region: Region, kind: ParamKind) -> View:
+    if kind == ParamKind.TOKEN:
+        return None
+    if bound.plan.records(Tensor)[region.tensor].pool == NONE:
+        return region_view(bound.tensors[region.tensor], region)
+    views = _page_views(bound, region)
+    return views if kind == ParamKind.PAGED else views[0]
+
+
+def _params(plan: Plan, kernel: int) -> tuple[Param, ...]:
+    record = plan.records(Kernel)[kernel]
+    return plan.records(Param)[record.params : record.params + record.num_params]
+
+
+def _kinds(params: tuple[Param, ...]) -> list[ParamKind]:
+    """How the kernel sees each region."""
+    values = (ParamKind.SCALAR, ParamKind.CONSTEXPR)
+    return [ParamKind(param.kind) for param in params if param.kind not in values]
 
 
 def make_caller(plan: Plan, index: int, kernel: LoadedKernel) -> Caller:
@@ -51,45 +102,65 @@ def make_caller(plan: Plan, index: int, kernel: LoadedKernel) -> Caller:
         case PythonKernel():
             return _python_caller(plan, index, kernel)
         case NativeKernel():
-            return _native_caller(kernel)
+            return _native_caller(plan, index, kernel)
         case _:
             assert_never(kernel)
 
 
 def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
-    record = plan.records(Kernel)[index]
-    params = plan.records(Param)[record.params : record.params + record.num_params]
+    params = _params(plan, index)
+    kinds = _kinds(params)
 
-    def call(task: Task, views: Sequence[Array]) -> None:
+    def call(task: Task, bound: BoundPlan) -> None:
+        views = [_argument(bound, r, k) for r, k in zip(task.regions, kinds, strict=True)]
         view, scalar = iter(views), iter(task.scalars)
         arguments: list[Any] = []
+        written: list[tuple[Array, list[Array]]] = []
         for param in params:
             match ParamKind(param.kind):
                 case ParamKind.SCALAR:
                     arguments.append(scalar_value(DType(param.dtype), next(scalar)))
                 case ParamKind.CONSTEXPR:
                     arguments.append(scalar_value(DType(param.dtype), param.value))
-                case ParamKind.TENSOR | ParamKind.TILE:
+                case ParamKind.TENSOR | ParamKind.TILE | ParamKind.TOKEN:
                     arguments.append(next(view))
+                case ParamKind.PAGED:
+                    pages = next(view)
+                    assert isinstance(pages, list)
+                    arguments.append(gathered(pages, AccessMode(param.mode)))
+                    if param.mode != AccessMode.IN:
+                        written.append((arguments[-1], pages))
         kernel.fn(*arguments)
+        for array, pages in written:
+            scattered(array, pages)
 
     return call
 
 
-def _native_caller(kernel: NativeKernel) -> Caller:
+def _native_caller(plan: Plan, index: int, kernel: NativeKernel) -> Caller:
     function = NativeFunction(kernel.address)
     message = ctypes.create_string_buffer(_ERROR_BYTES)
+    kinds = _kinds(_params(plan, index))
 
-    def call(task: Task, views: Sequence[Array]) -> None:
+    def call(task: Task, bound: BoundPlan) -> None:
         message.value = b""
-        native_views = (NativeView * len(views))(*(_native_view(view) for view in views))
+        count = len(task.regions)
+        views, pages = (NativeView * count)(), (NativePages * count)()
+        for i, (region, kind) in enumerate(zip(task.regions, kinds, strict=True)):
+            if kind == ParamKind.PAGED:
+                views[i], pages[i] = _native_pages(bound, region)
+            else:
+                view = _argument(bound, region, kind)
+                assert not isinstance(view, list)
+                views[i] = NativeView() if view is None else _native_view(view)
         indices = (ctypes.c_int64 * len(task.indices))(*task.indices)
         scalars = (ctypes.c_uint64 * len(task.scalars))(*task.scalars)
         record = NativeCall(
-            views=native_views,
+            views=views,
+            pages=pages,
             scalars=scalars,
             indices=indices,
-            num_views=len(views),
+            num_views=count,
             num_scalars=len(task.scalars),
             num_indices=len(task.indices),
             site=task.site,
@@ -103,6 +174,26 @@ def _native_caller(kernel: NativeKernel) -> Caller:
             raise NativeFailure(text or "the kernel returned a failure without a message")
 
     return call
+
+
+def _native_pages(bound: BoundPlan, region: Region) -> tuple[NativeView, NativePages]:
+    """A view of the whole pool in the region's dimensions, and where its tokens are."""
+    tensor = bound.plan.records(Tensor)[region.tensor]
+    pool, table = bound.pool(tensor), bound.table(tensor)
+    page, tokens = pool.shape[1], region.dims[1]
+    # Page 0 from its first token on, of which there may be more than the page has.
+    from_first = (DimRange(0, 1, 1, True), DimRange(0, 1, 1, False), *region.dims[2:])
+    native = _native_view(region_view(pool, replace(region, dims=from_first)))
+    native.shape[0] = tokens.extent
+    row = table[region.dims[0].start :, tokens.start // page :]
+    return native, NativePages(
+        table=row.ctypes.data,
+        table_stride=table.strides[1] // table.itemsize,
+        page=page,
+        first=tokens.start % page,
+        page_stride=pool.strides[0] // pool.itemsize,
+        wide=int(table.itemsize == 8),
+    )
 
 
 def _native_view(view: Array) -> NativeView:

@@ -21,23 +21,21 @@ from pto_wsp.plan import (
 _FEATURES = frozenset(
     {
         *(Feature.RAGGED, Feature.SPARSE, Feature.COND, Feature.SLOT, Feature.DATA_DEPENDENT),
-        *(Feature.ACCUM, Feature.AFTER),
+        *(Feature.ACCUM, Feature.AFTER, Feature.ALLOC, Feature.PAGED),
     }
 )
 _OPS = frozenset(
     {
         *(Op.HALT, Op.NOP, Op.END, Op.PARALLEL_FOR, Op.FOR_EACH, Op.COMBINE, Op.SEQUENTIAL),
         *(Op.SELECT, Op.COND, Op.ELSE, Op.EXT, Op.LOOP_WHILE, Op.SLOT_SET, Op.SLOT_LOAD),
+        *(Op.LET, Op.ALLOC, Op.FREE),
         *(Op.TASK, Op.PARAM_CONST, Op.PARAM_LOOPVAR, Op.PARAM_EXPR, Op.SCALAR, Op.AFTER),
         *(Op.IO_INPUT, Op.IO_OUTPUT, Op.IO_INOUT, Op.IO_ACCUM),
     }
 )
-# Expressions beyond these read lets or tasks, or compute with fractions.
+# Expressions beyond these read tasks, or compute with fractions.
 _NO_EXPRS = frozenset(
-    {
-        *(ExprOp.LETVAR, ExprOp.DIV),
-        *(ExprOp.TASK_AXIS, ExprOp.TASK_SITE, ExprOp.TASK_ORDINAL),
-    }
+    {ExprOp.DIV, ExprOp.TASK_AXIS, ExprOp.TASK_SITE, ExprOp.TASK_ORDINAL}
 )
 # Floating-point values are passed on, never computed with.
 _FLOAT_EXPRS = frozenset({ExprOp.CONST, ExprOp.SYMBOL, ExprOp.SELECT})

@@ -22,11 +22,12 @@ class ExprFault(Exception):
 
 @dataclass(slots=True)
 class Scope:
-    """Where an expression is evaluated: values of loop variables, of slots, and of the variables
-    that REDUCE and SEARCH bind. Nodes are shared, so each is evaluated once per scope."""
+    """Where an expression is evaluated: values of loop variables, of slots, of lets, and of the
+    variables that REDUCE and SEARCH bind. Nodes are shared, so each is evaluated once per scope."""
 
     loops: Sequence[int]
     slots: Mapping[int, int] = field(default_factory=dict[int, int])
+    lets: Mapping[int, int] = field(default_factory=dict[int, int])
     bound: dict[int, int] = field(default_factory=dict[int, int])
     known: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -41,7 +42,7 @@ class Evaluator:
     def reads_loops(self, nodes: Sequence[int]) -> bool:
         """Whether a value may differ from iteration to iteration."""
         return any(
-            self._nodes[node].op in (ExprOp.LOOPVAR, ExprOp.SLOT)
+            self._nodes[node].op in (ExprOp.LOOPVAR, ExprOp.SLOT, ExprOp.LETVAR)
             or self.reads_loops(_operands(self._nodes[node]))
             for node in nodes
         )
@@ -63,6 +64,8 @@ class Evaluator:
                 return scope.bound[e.arg]
             case ExprOp.SLOT:
                 return scope.slots.get(e.a, 0)
+            case ExprOp.LETVAR:
+                return scope.lets[e.a]
             case ExprOp.SYMBOL:
                 return self._plan.number(e.a)
             case ExprOp.SHAPE:
@@ -130,7 +133,8 @@ class Evaluator:
 
     def _binding(self, e: Expr, scope: Scope, value: int) -> Scope:
         """The scope inside a REDUCE or SEARCH, with its variable set."""
-        return Scope(scope.loops, scope.slots, {**scope.bound, e.arg >> 8: value})
+        bound = {**scope.bound, e.arg >> 8: value}
+        return Scope(scope.loops, scope.slots, scope.lets, bound)
 
 
 def _operands(e: Expr) -> list[int]:
@@ -138,7 +142,7 @@ def _operands(e: Expr) -> list[int]:
     match e.op:
         case ExprOp.CONST | ExprOp.LOOPVAR | ExprOp.BOUNDVAR | ExprOp.SYMBOL | ExprOp.SHAPE:
             return []
-        case ExprOp.SLOT:
+        case ExprOp.SLOT | ExprOp.LETVAR:
             return []
         case ExprOp.LOAD:
             return [node for node in (e.b, e.c) if node != NONE]

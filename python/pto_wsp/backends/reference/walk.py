@@ -15,13 +15,14 @@ import numpy as np
 
 from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.expr import INT64_MAX, Evaluator, ExprFault, Scope
+from pto_wsp.backends.reference.memory import Memory
+from pto_wsp.backends.reference.region import DimRange, Region
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import (
     NONE,
     Access,
     AccessDim,
-    AccessMode,
     Axis,
     AxisKind,
     Entry,
@@ -38,26 +39,6 @@ from pto_wsp.plan import (
 # Argument words that name a region.
 REGION_WORDS = frozenset({Op.IO_INPUT, Op.IO_OUTPUT, Op.IO_INOUT, Op.IO_ACCUM})
 _DROPPED = 1  # flag of AccessDim
-
-
-@dataclass(frozen=True, slots=True)
-class DimRange:
-    """Elements start, start + step, ... (`extent` of them). The kernel does not see a dropped
-    dimension."""
-
-    start: int
-    extent: int
-    step: int
-    dropped: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """The part of a tensor that a task touches."""
-
-    tensor: int
-    mode: AccessMode
-    dims: tuple[DimRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +69,14 @@ class Walk:
         self._access_dims = plan.records(AccessDim)
         self._tensors = plan.records(Tensor)
         self._slots: dict[int, int] = {}
+        self._lets: dict[int, int] = {}
         self._next_task = 0
         self.loads = 0
+        self._memory = Memory(bound, self._evaluator)
 
     def tasks(self) -> Iterator[Task]:
         """All tasks in program order."""
+        self._memory.begin()
         yield from self._block(self._plan.records(Entry)[0].pc, ())
 
     def _block(self, pc: int, indices: tuple[int, ...]) -> Iterator[Task]:
@@ -130,6 +114,16 @@ class Walk:
                         instr.operand2, Section.CODE, pc, indices
                     )
                     pc += 1
+                case Op.LET:
+                    self._lets[instr.operand1] = self._control(
+                        instr.operand2, Section.CODE, pc, indices
+                    )
+                    pc += 1
+                case Op.ALLOC:
+                    self._alloc(instr.operand1, pc, indices)
+                    pc += 1
+                case Op.FREE:
+                    pc += 1
                 case Op.SLOT_LOAD:
                     self._slots[instr.operand1] = self._load(instr.operand2, pc + 1, indices)
                     pc += 2
@@ -142,12 +136,21 @@ class Walk:
                 case op:
                     raise AssertionError(f"check() lets no {op.name} pass")
 
+    def _scope(self, indices: tuple[int, ...]) -> Scope:
+        return Scope(indices, self._slots, self._lets)
+
+    def _alloc(self, alloc: int, pc: int, indices: tuple[int, ...]) -> None:
+        try:
+            self._memory.allocate(alloc, self._scope(indices))
+        except ExprFault as fault:
+            raise self._control_error(fault, Section.CODE, pc, indices) from None
+
     def _range(self, axis: int, indices: tuple[int, ...], *, limit: bool = False) -> range:
         """The values of a loop; the `limit` of a LOOP_WHILE says nothing of its iterations."""
         record = self._axes[axis]
         name = self._plan.string(record.name)
         try:
-            scope = Scope(indices, self._slots)
+            scope = self._scope(indices)
             start = self._evaluator.value(record.start, scope)
             extent = self._evaluator.value(record.extent, scope)
         except ExprFault as fault:
@@ -180,10 +183,15 @@ class Walk:
     def _control(self, node: int, section: Section, record: int, indices: tuple[int, ...]) -> int:
         """The value of an expression of control; the record is to blame if it has none."""
         try:
-            return self._evaluator.value(node, Scope(indices, self._slots))
+            return self._evaluator.value(node, self._scope(indices))
         except ExprFault as fault:
-            at = f" at outer indices {list(indices)}" if indices else ""
-            raise ExecutionError(f"{fault}{at}", loc=self._plan.loc(section, record)) from None
+            raise self._control_error(fault, section, record, indices) from None
+
+    def _control_error(
+        self, fault: ExprFault, section: Section, record: int, indices: tuple[int, ...]
+    ) -> ExecutionError:
+        at = f" at outer indices {list(indices)}" if indices else ""
+        return ExecutionError(f"{fault}{at}", loc=self._plan.loc(section, record))
 
     def _check_column(self, axis: int, indices: tuple[int, ...]) -> None:
         """Every column of a row exists, whether or not somebody reads it."""
@@ -191,7 +199,7 @@ class Walk:
 
     def _load(self, site: int, word: int, indices: tuple[int, ...]) -> int:
         try:
-            region = self._region(self._code[word].operand2, Scope(indices, self._slots))
+            region = self._region(self._code[word].operand2, self._scope(indices))
         except ExprFault as fault:
             raise self._task_error(site, indices, fault) from None
         self.loads += 1
@@ -217,10 +225,13 @@ class Walk:
     def _task(self, site: int, indices: tuple[int, ...]) -> Task:
         record = self._sites[site]
         words = self._code[record.pc + 1 : record.pc + 1 + self._code[record.pc].operand1]
-        scope = Scope(indices, self._slots)
+        scope = self._scope(indices)
+        kinds = self._kinds(record.kernel)
+        accesses = [word.operand2 for word in words if word.opcode in REGION_WORDS]
         try:
             regions = tuple(
-                self._region(word.operand2, scope) for word in words if word.opcode in REGION_WORDS
+                self._memory.on_pages(self._region(access, scope), kind)
+                for access, kind in zip(accesses, kinds, strict=True)
             )
             nodes = [word.operand2 for word in words if word.opcode == Op.SCALAR]
             scalars = self._scalars(record.kernel, nodes, scope)
@@ -229,6 +240,13 @@ class Walk:
         task = Task(self._next_task, site, record.kernel, indices, regions, scalars)
         self._next_task += 1
         return task
+
+    def _kinds(self, kernel: int) -> list[ParamKind]:
+        """How the kernel sees each region."""
+        record = self._plan.records(Kernel)[kernel]
+        params = self._plan.records(Param)[record.params : record.params + record.num_params]
+        values = (ParamKind.SCALAR, ParamKind.CONSTEXPR)
+        return [ParamKind(param.kind) for param in params if param.kind not in values]
 
     def _scalars(self, kernel: int, nodes: list[int], scope: Scope) -> tuple[int, ...]:
         if not nodes:

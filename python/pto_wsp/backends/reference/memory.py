@@ -1,0 +1,89 @@
+"""Tensors that nobody binds: temporaries, tokens, and the pages of paged ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pto_wsp.backends.reference.bound import BoundPlan, shape_only
+from pto_wsp.backends.reference.expr import Evaluator, ExprFault, Scope
+from pto_wsp.backends.reference.region import Region
+from pto_wsp.dtypes import DType
+from pto_wsp.errors import ExecutionError
+from pto_wsp.plan import NONE, Dim, ParamKind, Section, Storage, StorageClass, Tensor
+
+_POISON = 0xCD  # what temporaries hold before a task writes them
+
+
+class Memory:
+    """Makes temporaries where their ALLOC stands, each time anew."""
+
+    def __init__(self, bound: BoundPlan, evaluator: Evaluator) -> None:
+        self._bound = bound
+        self._evaluator = evaluator
+        self._tensors = bound.plan.records(Tensor)
+        self._storages = bound.plan.records(Storage)
+        self._dims = bound.plan.records(Dim)
+
+    def begin(self) -> None:
+        """Gives tokens their shape, and looks at the pages of the others."""
+        for index, tensor in enumerate(self._tensors):
+            try:
+                if tensor.pool != NONE:
+                    self._check_page(tensor)
+                if self._storages[tensor.storage].storage_class == StorageClass.TOKEN:
+                    self._bound.tensors[index] = shape_only(self._shape(index, "token", Scope(())))
+            except ExprFault as fault:
+                loc = self._bound.plan.loc(Section.TENSOR, index)
+                raise ExecutionError(str(fault), loc=loc) from None
+
+    def _check_page(self, tensor: Tensor) -> None:
+        page, there = self._evaluator.value(tensor.page, Scope(())), self._bound.pool(tensor)
+        if page != there.shape[1] or page < 1:
+            name = self._bound.plan.string(tensor.name)
+            what = f"paged tensor {name!r} has {page} tokens a page"
+            raise ExprFault(f"{what}, its pool has {there.shape[1]}")
+
+    def allocate(self, alloc: int, scope: Scope) -> None:
+        """New temporaries for an iteration; ExprFault if their shape is not one."""
+        for index, tensor in enumerate(self._tensors):
+            if self._storages[tensor.storage].alloc != alloc:
+                continue
+            shape = self._shape(index, "temporary", scope)
+            dtype = DType(tensor.dtype)
+            count = int(np.prod(shape, dtype=np.int64)) * dtype.size
+            raw = np.full(count, _POISON, np.uint8)
+            self._bound.tensors[index] = raw.view(dtype.numpy).reshape(shape)
+
+    def _shape(self, index: int, kind: str, scope: Scope) -> tuple[int, ...]:
+        tensor = self._tensors[index]
+        dims = self._dims[tensor.dims : tensor.dims + tensor.rank]
+        shape = tuple(self._evaluator.value(dim.shape, scope) for dim in dims)
+        name = self._bound.plan.string(tensor.name)
+        for extent in shape:
+            if extent < 0:
+                raise ExprFault(f"{kind} {name!r} has the negative extent {extent}")
+        return shape
+
+    def on_pages(self, region: Region, kind: ParamKind) -> Region:
+        """A region of a paged tensor with the pages that its tokens lie on."""
+        tensor = self._tensors[region.tensor]
+        if tensor.pool == NONE or any(dim.extent == 0 for dim in region.dims):
+            return region
+        pool, table = self._bound.pool(tensor), self._bound.table(tensor)
+        page = pool.shape[1]
+        sequence, tokens = region.dims[0].start, region.dims[1]
+        last = tokens.start + (tokens.extent - 1) * tokens.step
+        first_page, last_page = tokens.start // page, last // page
+        name = self._bound.plan.string(tensor.name)
+        if kind != ParamKind.PAGED and first_page != last_page:
+            what = f"tokens {tokens.start} to {last}, which lie on several pages,"
+            raise ExprFault(f"{what} of paged tensor {name!r}")
+        numbers = tuple(int(n) for n in table[sequence, first_page : last_page + 1])
+        for k, number in enumerate(numbers):
+            if not 0 <= number < pool.shape[0]:
+                token = max(tokens.start, (first_page + k) * page)
+                what = f"page {number} for token {token} of sequence {sequence}"
+                raise ExprFault(f"{what} is outside the pool of paged tensor {name!r}")
+        return replace(region, pages=numbers)
