@@ -2,7 +2,8 @@
 // ptowsp_fail(), and the boundary that turns exceptions into error messages.
 //
 // A body sees each In parameter as View<const T, Rank>, each other tensor parameter as
-// View<T, Rank>, a paged one as PagedView, and each scalar as a plain value. Needs the standard library and ptowsp.h only.
+// View<T, Rank>, a paged one as PagedView, and each scalar as a plain value. Needs the standard
+// library and ptowsp.h only.
 #pragma once
 
 #include <ptowsp/ptowsp.h>
@@ -136,8 +137,8 @@ class View {
   std::int64_t stride_[kDims] = {};
 };
 
-// Tokens of one sequence, on pages that may lie anywhere. x(i, j) and x[i] find the page of token i;
-// whoever reads all of them goes page by page:
+// Tokens of one sequence, on pages that may lie anywhere. x(i, j) and x[i] find the page of token
+// i; whoever reads all of them goes page by page:
 //
 //   for (int64_t p = 0; p < k.pages(); ++p) {
 //     auto part = k.page(p);  // a View of the tokens on that page: part.shape(0) of them
@@ -149,8 +150,7 @@ class PagedView {
  public:
   using value_type = std::remove_const_t<T>;
 
-  PagedView(const ptowsp_view& view, const ptowsp_pages& pages)
-      : all_(view), pages_(pages) {}
+  PagedView(const ptowsp_view& view, const ptowsp_pages& pages) : all_(view), pages_(pages) {}
 
   std::int64_t shape(int k) const { return all_.shape(k); }
   std::int64_t page_size() const { return pages_.page; }
@@ -189,8 +189,7 @@ class PagedView {
       shape[k] = k == 0 ? count : all_.shape(k);
       stride[k] = all_.stride(k);
     }
-    const std::int64_t offset =
-        number * pages_.page_stride + at % pages_.page * all_.stride(0);
+    const std::int64_t offset = number * pages_.page_stride + at % pages_.page * all_.stride(0);
     return View<T, Rank>(all_.data() + offset, shape, stride);
   }
 

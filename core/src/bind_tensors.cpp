@@ -12,9 +12,9 @@ namespace ptowsp {
 namespace {
 
 constexpr u64 kAlign = 64;
-constexpr u64 kMostBytes = u64{1} << 46;        // of one copy
-constexpr u64 kCopiesBytes = u64{64} << 20;     // what copies may take beyond one per worker
-constexpr i64 kCopiesPerWorker = 16;            // more than tasks of one iteration stay in flight
+constexpr u64 kMostBytes = u64{1} << 46;     // of one copy
+constexpr u64 kCopiesBytes = u64{64} << 20;  // what copies may take beyond one per worker
+constexpr i64 kCopiesPerWorker = 16;         // more than tasks of one iteration stay in flight
 
 u64 round_up(u64 bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -139,8 +139,8 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
   out.bytes = round_up(std::max<u64>(out.bytes, 1));
   const Alloc record = plan_.get<Section::ALLOC>(alloc);
   const i64 workers = static_cast<i64>(options_.workers);
-  out.copies = std::clamp(static_cast<i64>(kCopiesBytes / out.bytes), workers,
-                          kCopiesPerWorker * workers);
+  out.copies =
+      std::clamp(static_cast<i64>(kCopiesBytes / out.bytes), workers, kCopiesPerWorker * workers);
   if (record.cap != kNone) {  // what the plan says counts, even where workers have to wait
     i64 cap = 0;
     const i64 no_vars[kMaxVars] = {};
@@ -265,9 +265,9 @@ bool BoundPlan::find_pages(const Region& region, bool whole, ptowsp_view* view, 
   const BoundTensor& table = tensors_[t.table];
   const auto fail = [&](const std::string& what) {
     const Tensor record = plan_->get<Section::TENSOR>(region.tensor);
-    *error = Error::make(Status::EXECUTION_ERROR, what + " of paged tensor '" +
-                                                      std::string(plan_->string(record.name)) +
-                                                      "'");
+    *error =
+        Error::make(Status::EXECUTION_ERROR,
+                    what + " of paged tensor '" + std::string(plan_->string(record.name)) + "'");
     return false;
   };
   const i64 sequence = region.start[0];
@@ -276,8 +276,7 @@ bool BoundPlan::find_pages(const Region& region, bool whole, ptowsp_view* view, 
   const i64 first_page = begin / t.page;
   const i64 last_page = last / t.page;
   const i64 item = dtype_size(table.dtype);
-  const char* row =
-      table.data + (sequence * table.stride[0] + first_page * table.stride[1]) * item;
+  const char* row = table.data + (sequence * table.stride[0] + first_page * table.stride[1]) * item;
   const auto number = [&](i64 k) {
     const char* at = row + k * table.stride[1] * item;
     return item == 8 ? *reinterpret_cast<const i64*>(at) : *reinterpret_cast<const i32*>(at);

@@ -170,7 +170,8 @@ bool overlaps_itself(const BoundTensor& t) {
 }
 
 bool same_geometry(const BoundTensor& a, const BoundTensor& b) {
-  if (a.storage_class != StorageClass::BOUND || b.storage_class != StorageClass::BOUND) return false;
+  if (a.storage_class != StorageClass::BOUND || b.storage_class != StorageClass::BOUND)
+    return false;
   return a.data == b.data && a.dtype == b.dtype && a.rank == b.rank &&
          std::equal(a.shape, a.shape + a.rank, b.shape) &&
          std::equal(a.stride, a.stride + a.rank, b.stride);
@@ -214,7 +215,8 @@ void Binder::join_storages() {
   }
   std::vector<u32> order(n);
   std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [this](u32 a, u32 b) { return out_.tensors_[a].byte_lo < out_.tensors_[b].byte_lo; });
+  std::sort(order.begin(), order.end(),
+            [this](u32 a, u32 b) { return out_.tensors_[a].byte_lo < out_.tensors_[b].byte_lo; });
   u64 end = 0;
   u32 storages = 0;
   for (const u32 i : order) {
@@ -236,7 +238,8 @@ bool Binder::check_arrays_unwritten() {
   for (u32 p = 0; p < out_.tensors_.size(); ++p) {
     const u32 table = out_.tensors_[p].table;
     for (u32 t = 0; table != kNone && t < out_.tensors_.size(); ++t) {
-      if (written_[t] == 0 || out_.tensors_[t].byte_lo >= out_.tensors_[table].byte_hi || out_.tensors_[table].byte_lo >= out_.tensors_[t].byte_hi) {
+      if (written_[t] == 0 || out_.tensors_[t].byte_lo >= out_.tensors_[table].byte_hi ||
+          out_.tensors_[table].byte_lo >= out_.tensors_[t].byte_hi) {
         continue;
       }
       const u32 symbol = plan_.get<Section::TENSOR>(table).symbol;
@@ -260,7 +263,8 @@ bool Binder::check_arrays_unwritten() {
     const u64 lo = base + static_cast<u64>(below * item);
     const u64 hi = base + static_cast<u64>((above + 1) * item);
     for (u32 t = 0; t < out_.tensors_.size(); ++t) {
-      if (written_[t] == 0 || out_.tensors_[t].byte_lo >= hi || lo >= out_.tensors_[t].byte_hi) continue;
+      if (written_[t] == 0 || out_.tensors_[t].byte_lo >= hi || lo >= out_.tensors_[t].byte_hi)
+        continue;
       const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
       return fail(s, "array " + name(s) + " shares memory with tensor " + name(symbol) +
                          ", which tasks write; control may only read arrays that no task writes");

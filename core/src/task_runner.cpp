@@ -52,7 +52,8 @@ void TaskRunner::find_paged(const BoundSite& site, SiteCall* out) const {
     if (kind == ParamKind::SCALAR || kind == ParamKind::CONSTEXPR) continue;
     out->is_paged.push_back(kind == ParamKind::PAGED);
   }
-  const bool any = std::find(out->is_paged.begin(), out->is_paged.end(), true) != out->is_paged.end();
+  const bool any =
+      std::find(out->is_paged.begin(), out->is_paged.end(), true) != out->is_paged.end();
   if (any) out->pages.resize(site.num_accesses);
 }
 

@@ -101,8 +101,7 @@ class WordChecker {
 
   // Tokens show nothing; pages belong to one sequence each.
   void check_view(const Param& p, const std::string& name, const Access& a) const {
-    const Storage s =
-        c_.get<Section::STORAGE>(c_.get<Section::TENSOR>(a.tensor).storage);
+    const Storage s = c_.get<Section::STORAGE>(c_.get<Section::TENSOR>(a.tensor).storage);
     const bool paged = is(s.storage_class, StorageClass::PAGED);
     if (is(s.storage_class, StorageClass::TOKEN) != is(p.kind, ParamKind::TOKEN)) {
       fail("gives parameter '" + name + "' a token, or a token parameter something else");

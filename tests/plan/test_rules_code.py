@@ -18,6 +18,7 @@ from pto_wsp.plan import (
     Axis,
     AxisKind,
     Const,
+    Dim,
     Entry,
     ExprOp,
     Op,
@@ -25,9 +26,11 @@ from pto_wsp.plan import (
     ScalarType,
     Section,
     Site,
+    Storage,
     StorageClass,
     SymbolKind,
     TaskKind,
+    Tensor,
 )
 from tests.plan import samples
 from tests.plan.draft import Draft, Rule, fault_of, refuses
@@ -328,6 +331,45 @@ def test_argument_kind() -> None:
     w = Writer()
     in_a_loop(P("p", None, ParamKind.SCALAR), (Op.SCALAR, 0, w.const(1)), w)
     refuses(w, "SCALAR must be of type F64, not I64", S.CODE, 2)
+
+
+def test_argument_view() -> None:
+    """Tokens for token parameters, pages of one sequence for paged ones."""
+
+    def refused(param: P, tensor: str, dims: str, message: str) -> None:
+        w = Writer()
+        forms = {"i": w.const(0), ":": (w.const(0), w.const(4))}
+        x = w.tensor("X", 2)
+        table = w.tensor("table", 2, DType.I32)
+        storage = w.add(Storage(storage_class=StorageClass.PAGED))
+        first = w.add(Dim())
+        w.add(Dim())
+        paged = Tensor(
+            name=w.string("paged"), storage=storage, dtype=DType.F32, dims=first, rank=2, pool=x,
+            table=table, page=w.const(4),
+        )  # fmt: skip
+        tensors = {"X": x, "paged": w.add(paged), "token": w.made("g", StorageClass.TOKEN, [4])}
+        access = w.access(tensors[tensor], AccessMode.IN, [forms[dim] for dim in dims])
+        in_a_loop(param, io(AccessMode.IN, access), w)
+        refuses(w, message, S.CODE, 2)
+
+    token = "gives parameter 'p' a token, or a token parameter something else"
+    plain, paged = P("p", rank=1), P("p", kind=ParamKind.PAGED, rank=1)
+    refused(plain, "token", ":", token)
+    refused(P("p", kind=ParamKind.TOKEN, rank=1), "X", "i:", token)
+    refused(paged, "X", "i:", "gives the paged parameter 'p' a tensor without pages")
+    refused(plain, "paged", ":i", "names several sequences of a paged tensor")
+    refused(P("p", kind=ParamKind.PAGED), "paged", "ii", "gives the paged parameter 'p' tokens")
+
+
+def test_alloc_reads_a_let_that_is_there() -> None:
+    w = Writer()
+    size = w.expr(ExprOp.LETVAR, a=0)
+    alloc = w.add(Alloc(size=size, align=64, level=0, copies=0))
+    with w.entry():
+        w.item(Op.ALLOC, alloc)
+        w.item(Op.LET, 0, w.const(64))
+    refuses(w, "ALLOC reads a let that has no value there", S.CODE, 0)
 
 
 def test_too_many_arguments() -> None:

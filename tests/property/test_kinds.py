@@ -145,7 +145,9 @@ class KindMaker(Maker):
         y = ir.Region("y", (span(self.index(8), Const(1)),))
         match self.pick("append", "append", "read", "mix"):
             case "append":
-                token = self.pick(span(self.index(PAGE * PAGES), Const(1)), span(Const(4), Const(3)))
+                token = self.pick(
+                    span(self.index(PAGE * PAGES), Const(1)), span(Const(4), Const(3))
+                )
                 return [ir.Call("append", (), (value, ir.Region("k", (b, token, column))))]
             case "read":
                 tokens = span(self.index(PAGE), Const(self.pick(0, 1, 5, 9)))

@@ -319,8 +319,7 @@ class BoundPlan {
   bool eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_load(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_fold(const Expr& e, const Env& env, i64* out, Error* error) const;
-  bool out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i64 shape,
-                     Error* error) const;
+  bool out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i64 shape, Error* error) const;
 
   const PlanView* plan_ = nullptr;
   std::vector<Instr> code_;

@@ -43,7 +43,8 @@ inline constexpr u32 kSectionDebug = 2u;
 inline constexpr u32 kFirstColumn = kMaxLoops;
 inline constexpr u32 kFirstSlot = 2 * kMaxLoops;
 inline constexpr u32 kMaxVars = 64;
-inline constexpr u32 kMaxKept = kMaxVars - kFirstSlot;  // slots, lets and temporaries that cpu_sim runs
+inline constexpr u32 kMaxKept =
+    kMaxVars - kFirstSlot;  // slots, lets and temporaries that cpu_sim runs
 
 // A site, loop or step in program order; see docs/bytecode.md for the limits above.
 enum class Op : u8 {

@@ -71,10 +71,10 @@ typedef struct {
 
 /* One task, as handed to a kernel. */
 typedef struct {
-  const ptowsp_view* views; /* tensor arguments in parameter order */
+  const ptowsp_view* views;  /* tensor arguments in parameter order */
   const ptowsp_pages* pages; /* as many; NULL if the kernel has no paged parameter */
-  const uint64_t* scalars;  /* scalar arguments in parameter order, as bits of their dtype */
-  const int64_t* indices;   /* loop indices, outermost first */
+  const uint64_t* scalars;   /* scalar arguments in parameter order, as bits of their dtype */
+  const int64_t* indices;    /* loop indices, outermost first */
   uint32_t num_views;
   uint32_t num_scalars;
   uint32_t num_indices;

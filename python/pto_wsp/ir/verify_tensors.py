@@ -118,7 +118,9 @@ def view_fits_the_tensor(where: str, param: ParamDecl, region: Region, scope: Sc
     if param.view is ViewKind.PAGED and (tokens.dropped or tokens.step != Const(1)):
         fix = f"pass {tensor.name}[b, first:last]"
         message = f"{where}: tokens of '{tensor.name}' are not a range"
-        yield Fault(message, "a paged parameter sees tokens that follow each other", fix, TypeCheckError)
+        yield Fault(
+            message, "a paged parameter sees tokens that follow each other", fix, TypeCheckError
+        )
 
 
 def load_reads_plain_data(stmt: SlotLoad, scope: Scope) -> Faults:

@@ -143,9 +143,7 @@ class ExprLowering:
         match node.op:
             case plan.ExprOp.CONST:
                 return self.builder.const(node.value, node.type)
-            case (
-                plan.ExprOp.SYMBOL | plan.ExprOp.SHAPE | plan.ExprOp.SLOT | plan.ExprOp.LETVAR
-            ):
+            case plan.ExprOp.SYMBOL | plan.ExprOp.SHAPE | plan.ExprOp.SLOT | plan.ExprOp.LETVAR:
                 return add(node.op, type=node.type, arg=node.arg, a=node.entry)
             case plan.ExprOp.LOAD:
                 b, c = (*(self.emit(operand) for operand in node.operands), plan.NONE)[:2]

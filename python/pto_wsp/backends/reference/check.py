@@ -34,9 +34,7 @@ _OPS = frozenset(
     }
 )
 # Expressions beyond these read tasks, or compute with fractions.
-_NO_EXPRS = frozenset(
-    {ExprOp.DIV, ExprOp.TASK_AXIS, ExprOp.TASK_SITE, ExprOp.TASK_ORDINAL}
-)
+_NO_EXPRS = frozenset({ExprOp.DIV, ExprOp.TASK_AXIS, ExprOp.TASK_SITE, ExprOp.TASK_ORDINAL})
 # Floating-point values are passed on, never computed with.
 _FLOAT_EXPRS = frozenset({ExprOp.CONST, ExprOp.SYMBOL, ExprOp.SELECT})
 _DEFAULT_CAPACITY = 1 << 20
