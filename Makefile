@@ -12,6 +12,10 @@ FUZZ_SECONDS ?= 60
 
 TOOLS     := .venv/.tools
 INSTALLED := .venv/.installed
+# Some tests share memory with torch. The local version names the CPU build: a plain torch may be
+# gigabytes of CUDA. An index that lacks it costs those tests, which pytest then lists as skipped.
+TORCH     := torch==2.13.0+cpu
+TORCH_ASKED := .venv/.torch
 CORE      := $(shell find core -type f -not -name '.*' 2>/dev/null)
 CXX_FILES  = $(shell find core tests examples benchmarks -type f \( -name '*.cpp' -o -name '*.h' \
                -o -name '*.c' -o -name '*.cu' -o -name '*.cuh' \) 2>/dev/null)
@@ -38,6 +42,11 @@ $(INSTALLED): $(TOOLS) pyproject.toml CMakeLists.txt $(CORE)
 	$(BIN)/pip install --quiet --no-build-isolation --editable '.[dev]'
 	@touch $@
 
+$(TORCH_ASKED): $(INSTALLED)
+	@$(BIN)/pip install --quiet --retries 1 --no-compile '$(TORCH)' || \
+	  echo "note: $(TORCH) is not to be had; the tests that need torch are skipped"
+	@touch $@
+
 setup: $(INSTALLED)  ## make .venv, install the package into it, find both compilers
 	@$(PY) --version && $(GXX) --version | head -n 1 && cxx=$(call clang) && $$cxx --version | head -n 1
 
@@ -48,7 +57,7 @@ test: test-cpp test-py  ## run the C++ tests, then the Python tests (no hardware
 test-cpp: $(TOOLS)  ## build and run the C++ tests
 	@$(call cmake,test,$(GXX),-DPTOWSP_TESTS=ON -DPTOWSP_WERROR=$(if $(CI),ON,OFF))
 	$(call ctest,test)
-test-py: $(INSTALLED)  ## run the Python tests, without the soak tests
+test-py: $(INSTALLED) $(TORCH_ASKED)  ## run the Python tests, without the soak tests
 	$(PY) -m pytest
 soak: $(INSTALLED)  ## run the long property tests
 	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak

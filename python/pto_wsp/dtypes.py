@@ -52,7 +52,7 @@ class DType(IntEnum):
         key = np.dtype(dtype)
         found = _FROM_NUMPY.get(key)
         if found is None:
-            raise TypeError(f"no DType for NumPy dtype {key}")
+            raise TypeError(f"no DType for NumPy dtype {key}{_reason(key)}")
         return found
 
     @classmethod
@@ -80,3 +80,10 @@ _NUMPY: dict[DType, np.dtype[Any]] = {
     DType.BOOL: np.dtype(np.bool_),
 }
 _FROM_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
+
+
+def _reason(dtype: np.dtype[Any]) -> str:
+    """Why there is no DType, where the spelling does not say it."""
+    if dtype.newbyteorder() in _FROM_NUMPY:
+        return ": its bytes are in the other order"
+    return ": its elements are records; each field is an array" if dtype.names else ""

@@ -33,6 +33,7 @@ from pto_wsp.frontend.scalar_expr import (
     is_integer,
     lower,
 )
+from pto_wsp.sharing import ArrayHolder
 
 Shape: TypeAlias = tuple[int | SymInt, ...]
 
@@ -152,7 +153,7 @@ Element.__hash__ = None  # pyright: ignore[reportAttributeAccessIssue]
     fix="call a kernel on X[...] inside a workload; outside of one use X.data",
     error=TypeCheckError,
 )
-class Tensor:
+class Tensor(ArrayHolder):
     """Data that tasks read and write: `Tensor(data=array)` looks at the array's memory, without a
     copy; `Tensor(shape=..., dtype=...)` has to be bound at execute.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import Const, Plan, Section, Symbol, SymbolKind
+from pto_wsp.sharing import NotShared, share
 from pto_wsp.srcloc import SrcLoc
 
 Value = int | float | npt.NDArray[Any]
@@ -97,10 +98,13 @@ class Binder:
         if array is None:
             return Bound(index, self._accept_number(index, value))
         # What nearly everybody passes, without the detours of _accept_array.
-        if type(value) is np.ndarray and value.dtype is array[0] and value.ndim == array[1]:
-            flags = value.flags
-            if flags.c_contiguous:
-                return Bound(index, value, not flags.writeable)
+        if (
+            type(value) is np.ndarray
+            and value.dtype is array[0]
+            and value.ndim == array[1]
+            and value.flags.carray  # C order, aligned, writable
+        ):
+            return Bound(index, value)
         found = self._accept_array(index, self._symbols[index], value)
         return Bound(index, found, not found.flags.writeable)
 
@@ -131,24 +135,29 @@ class Binder:
     def _accept_array(self, index: int, symbol: Symbol, value: object) -> npt.NDArray[Any]:
         if symbol.kind == SymbolKind.ARRAY and isinstance(value, (list, tuple)):
             value = np.asarray(value, dtype=DType(symbol.dtype).numpy)
-        array = shared_array(value)
-        if array is None:
+        try:
+            array = share(value)
+        except NotShared as refusal:
+            wanted = f"an array that can be used in place, not {refusal.what}"
+            raise self._mismatch(index, wanted, refusal.why, refusal.fix) from refusal
+        dtype = DType(symbol.dtype).numpy
+        if array.dtype != dtype:
+            swapped = array.dtype.newbyteorder() == dtype
             raise self._mismatch(
-                index, f"an array that can be used in place, not {type(value).__name__}"
+                index,
+                f"dtype {dtype}, not {array.dtype}",
+                "its bytes are in the other order" if swapped else None,
+                f"pass a converted copy, array.astype({dtype.name!r}), and look there for results",
             )
-        wanted = DType(symbol.dtype)
-        if array.dtype != wanted.numpy:
-            raise self._mismatch(index, f"dtype {wanted.numpy}, not {array.dtype}")
         if array.ndim != symbol.rank:
             raise self._mismatch(index, f"{symbol.rank} dimensions, not {array.ndim}")
-        if any(stride % array.itemsize for stride in array.strides):
-            raise self._mismatch(index, "strides that are whole elements")
         return array
 
-    def _mismatch(self, index: int, wanted: str) -> ExecutionError:
-        return ExecutionError(
-            f"{self._names[index]!r} must be bound to {wanted}", loc=self._loc(index)
-        )
+    def _mismatch(
+        self, index: int, wanted: str, why: str | None = None, fix: str | None = None
+    ) -> ExecutionError:
+        message = f"{self._names[index]!r} must be bound to {wanted}"
+        return ExecutionError(message, loc=self._loc(index), why=why, fix=fix)
 
     def _loc(self, index: int) -> SrcLoc | None:
         return self._plan.loc(Section.SYMBOL, index)
@@ -178,15 +187,3 @@ def _integer(value: object) -> int | None:
         return operator.index(cast(SupportsIndex, value))
     except TypeError:
         return None
-
-
-def shared_array(value: Any) -> npt.NDArray[Any] | None:
-    """A NumPy array over the same memory as `value`, or None if that would need a copy."""
-    for candidate in (value, getattr(value, "data", None)):  # `data`: a frontend Tensor
-        if isinstance(candidate, np.ndarray):
-            return cast("npt.NDArray[Any]", candidate)
-    if hasattr(value, "__array_interface__"):
-        return np.asarray(value)
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
-    return None
