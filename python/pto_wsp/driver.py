@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,11 +11,13 @@ from pto_wsp import ir
 from pto_wsp.backends import registry
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import Workload
-from pto_wsp.kernels import load_kernels
+from pto_wsp.kernels import LoadedKernel, load_kernels
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
 from pto_wsp.passes.pipeline import PASSES
 from pto_wsp.plan import Plan
+from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.engine import SingleRunner, TaskDump
 from pto_wsp.runtime.program import Program, register_loader
 
 # A workload is immutable, so it has one plan; compiling it again only loads that.
@@ -60,8 +63,31 @@ def load(
             f"target {target!r} has no option {unknown[0]!r}", fix=f"its options are: {accepted}"
         )
     backend.check(plan)
-    engine = backend.load(plan, load_kernels(plan, callables), options)
-    return Program(plan, engine, target=target, defaults=defaults)
+    kernels = load_kernels(plan, callables)
+    engine = backend.load(plan, kernels, options)
+    return Program(plan, engine, target=target, defaults=defaults, single=_single(plan, kernels))
+
+
+def _single(plan: Plan, kernels: tuple[LoadedKernel, ...]) -> SingleRunner:
+    """What runs one task of a plan alone, whatever the target: the reference knows what it is."""
+
+    def run(
+        bindings: tuple[Bound, ...],
+        kernel: str,
+        indices: tuple[int, ...],
+        named: Mapping[str, int],
+        *,
+        line: int | None,
+        path: Path | None,
+    ) -> TaskDump:
+        from pto_wsp.backends import reference
+
+        registry.get("reference").check(plan)
+        site = reference.find_site(plan, kernel, line)
+        at = reference.loop_indices(plan, site, indices, named)
+        return reference.run_task(reference.BoundPlan(plan, bindings), kernels, site, at, path)
+
+    return run
 
 
 def _load_plan(

@@ -228,7 +228,7 @@ def test_a_temporary_is_used_outside_its_loop() -> None:
 
 
 def test_a_temporary_outside_a_workload() -> None:
-    with pytest.raises(CompileError, match="Tensor.temp outside a workload"):
+    with pytest.raises(CompileError, match=r"Tensor\.temp outside a workload"):
         Tensor.temp((2,), DType.I64)
 
 
@@ -428,9 +428,9 @@ def test_errors_of_pages(target: str) -> None:
     program.execute()
     with pytest.raises(ExecutionError, match="tokens 3 to 4, which lie on several pages"):
         program.execute(t=3)
+    frozen = pool.copy()
+    frozen.flags.writeable = False
     with pytest.raises(ExecutionError, match="read-only, but tasks write it"):
-        frozen = pool.copy()
-        frozen.flags.writeable = False
         program.execute(K_pool=frozen)
 
 

@@ -274,10 +274,12 @@ def channels() -> Plan:
         )
     )  # fmt: skip
     slot = w.add(Slot(name=w.string("left"), type=ScalarType.I64, level=1))
-    make = w.kernel("make", [P("t", AccessMode.OUT, rank=1), P("order", AccessMode.INOUT, kind=ParamKind.TOKEN)],
-                    domain=Domain.HOST)  # fmt: skip
-    take = w.kernel("take", [P("t", rank=1), P("x", AccessMode.OUT, rank=1), P("page", kind=ParamKind.PAGED, rank=1)],
-                    domain=Domain.ACCELERATOR)  # fmt: skip
+    order = P("order", AccessMode.INOUT, kind=ParamKind.TOKEN)
+    page = P("page", kind=ParamKind.PAGED, rank=1)
+    made = [P("t", AccessMode.OUT, rank=1), order]
+    make = w.kernel("make", made, domain=Domain.HOST)
+    taken = [P("t", rank=1), P("x", AccessMode.OUT, rank=1), page]
+    take = w.kernel("take", taken, domain=Domain.ACCELERATOR)
     shift = w.kernel("shift", [P("x", AccessMode.INOUT, rank=1)])
     names = w.add(ChannelRef(channel=pipe))
     w.add(ChannelRef(channel=pipe))
@@ -306,16 +308,16 @@ def channels() -> Plan:
                 w.item(Op.SLOT_SET, slot, w.binary(ExprOp.SUB, left, w.const(1)))
                 with w.block(Op.COND, condition=going):
                     w.item(Op.BREAK, 1)
-            made = w.access(message, AccessMode.OUT, [span])
-            order = w.access(token, AccessMode.INOUT, [w.binary(ExprOp.MOD, i, w.const(4))])
-            site = w.task(make, [io(AccessMode.OUT, made), io(AccessMode.INOUT, order)])
+            sent = w.access(message, AccessMode.OUT, [span])
+            turn = w.access(token, AccessMode.INOUT, [w.binary(ExprOp.MOD, i, w.const(4))])
+            site = w.task(make, [io(AccessMode.OUT, sent), io(AccessMode.INOUT, turn)])
             w.item(Op.SEND, pipe, site)
         w.item(Op.CLOSE, pipe)
     with w.entry(consumer), w.recv(pipe) as number:
-        taken = w.access(message, AccessMode.IN, [span])
+        got = w.access(message, AccessMode.IN, [span])
         written = w.access(x, AccessMode.OUT, [number, span])
-        page = w.access(paged, AccessMode.IN, [number, span])
-        words = [io(AccessMode.IN, taken), io(AccessMode.OUT, written), io(AccessMode.IN, page)]
+        read = w.access(paged, AccessMode.IN, [number, span])
+        words = [io(AccessMode.IN, got), io(AccessMode.OUT, written), io(AccessMode.IN, read)]
         place = w.task(take, [var(0), *words])
     w.level, w.axis = 2, tries  # of the CALL
     with w.entry(), w.block(Op.COMBINE):

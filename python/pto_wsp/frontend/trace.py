@@ -375,7 +375,7 @@ def _check_alive(tensor: object, name: str) -> None:
     raise CompileError(
         f"temporary {name} is used outside its scope",
         loc=srcloc.here(),
-        why=f"it exists from Tensor.temp(...) to the end of {tensor.scope.kind} {tensor.scope.name}",
+        why=f"it ends with the {tensor.scope.kind} {tensor.scope.name} in which it was made",
         fix="make it around the loop or condition, or write the result to a Tensor",
     )
 

@@ -9,7 +9,7 @@
               | Sequential(steps: body*)               each step waits for the one before it
               | SlotSet(slot, value)                   control's own variable
               | SlotLoad(slot, region)                 the same, from data that tasks may write
-              | Alloc(tensor, shape)                   makes a temporary for the rest of the iteration
+              | Alloc(tensor, shape)                   a temporary for the rest of the body
               | Call(kernel, indices, args)            generates one task
     arg      := Region(tensor, (DimSlice(start, extent, step, dropped), ...)) | expr
     expr     := Const | FloatConst | LoopVar | Column | SymbolRef | ShapeOf | ArrayLoad | SlotRef

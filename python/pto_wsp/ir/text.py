@@ -31,8 +31,8 @@ dimension the kernel does not see stands as its start alone. `combine { } and { 
 of that name, else a symbol; `$name` is a symbol that a loop variable hides, `?name` a loop variable
 that no loop binds. `column(i)` is the column of a sparse loop, `slot(n)` the value that `set n = 1`
 or `load n = X[i]` gave, `var(0)` the variable of the outermost `reduce` or `search` around, and
-`float(bits)` a floating-point constant by its bits. `alloc T(n)` makes a temporary of that shape. `@ "file":line:col-end` is a source position,
-`#` starts a comment.
+`float(bits)` a floating-point constant by its bits. `alloc T(n)` makes a temporary of that shape.
+`@ "file":line:col-end` is a source position, `#` starts a comment.
 
 The form is total: a module that `verify` refuses prints and parses back too, so that it can be
 shown and looked at.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
 from pto_wsp.runtime.bindings import Bound
 from pto_wsp.runtime.stats import Stats
+from pto_wsp.srcloc import SrcLoc
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,38 @@ class Generated:
 
     tasks: int
     hash: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDump:
+    """One task that ran alone, on copies: what it was given and what it made of it, by parameter,
+    as `x_before` and `x_after`; scalars by their names. `path` holds the same as .npz."""
+
+    kernel: str
+    indices: tuple[int, ...]
+    loc: SrcLoc | None
+    path: Path
+    arrays: Mapping[str, npt.NDArray[Any]]
+
+    def __str__(self) -> str:
+        shown = (f"{k}: {v.dtype}{list(v.shape)}" for k, v in self.arrays.items())
+        call = f"{self.kernel}[{', '.join(map(str, self.indices))}]"
+        return "\n  ".join([f"{call} at {self.loc}, in {self.path}", *shown])
+
+
+class SingleRunner(Protocol):
+    """Runs one task of a plan alone."""
+
+    def __call__(
+        self,
+        bindings: tuple[Bound, ...],
+        kernel: str,
+        indices: tuple[int, ...],
+        named: Mapping[str, int],
+        *,
+        line: int | None,
+        path: Path | None,
+    ) -> TaskDump: ...
 
 
 class Run(Protocol):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Value, show
-from pto_wsp.runtime.engine import Engine, Generated, Run
+from pto_wsp.runtime.engine import Engine, Generated, Run, SingleRunner, TaskDump
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import to_perfetto
 
@@ -58,8 +58,10 @@ class Program:
         *,
         target: str,
         defaults: Mapping[str, object] | None = None,
+        single: SingleRunner | None = None,
     ) -> None:
         self.plan = plan
+        self._single = single
         self.target = target
         self._engine = engine
         self._binder = Binder(plan, defaults or {})
@@ -142,7 +144,8 @@ class Program:
         """Another program of the same plan, kernels and current bindings, with workers of its own.
         Runs of one program queue in call order; runs of two instances go on at the same time."""
         self._check_open()
-        other = Program(self.plan, self._engine.clone(), target=self.target)
+        engine = self._engine.clone()
+        other = Program(self.plan, engine, target=self.target, single=self._single)
         other._binder.adopt(self._binder)
         return other
 
@@ -198,6 +201,27 @@ class Program:
     def num_tasks(self, **bindings: object) -> int:
         """How many tasks a run with these bindings generates."""
         return self._generate(bindings).tasks
+
+    def run_task(
+        self,
+        kernel: str,
+        *indices: int,
+        line: int | None = None,
+        path: str | PathLike[str] | None = None,
+        **axes: int,
+    ) -> TaskDump:
+        """Runs one task alone, on copies of its regions, and writes what it was given and what it
+        made of it to `path`, by default cell-3-1.npz for run_task("cell", rows=3, cols=1).
+
+        Loops are named as in keys of the schedule, or their indices given in order, outermost
+        first. `line` tells apart several calls of one kernel. Tensors hold what they hold now,
+        under the current bindings; nothing of the program changes.
+        """
+        self._check_open()
+        assert self._single is not None, "the driver gives every program one"
+        bound = self._binder.bind({})
+        where = None if path is None else Path(path)
+        return self._single(bound, kernel, indices, axes, line=line, path=where)
 
     def save_trace(self, path: str | PathLike[str]) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
-from pto_wsp.backends.reference.bound import Array, BoundPlan
+from pto_wsp.backends.reference.bound import Array
 from pto_wsp.backends.reference.region import DimRange, Region
 from pto_wsp.backends.reference.walk import Task
 from pto_wsp.dtypes import DType
@@ -28,8 +28,24 @@ from pto_wsp.plan import NONE, AccessMode, Kernel, Param, ParamKind, Plan, Tenso
 _ERROR_BYTES = 8192
 # What a kernel gets for a region: an array, one per page of a paged parameter, nothing of a token.
 View: TypeAlias = Array | list[Array] | None
+
+
+class TaskMemory(Protocol):
+    """Where the regions of a task lie."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def tensors(self) -> Sequence[Array] | Mapping[int, Array]: ...
+
+    def pool(self, paged: Tensor) -> Array: ...
+
+    def table(self, paged: Tensor) -> Array: ...
+
+
 # Raises if the kernel fails.
-Caller = Callable[[Task, BoundPlan], None]
+Caller = Callable[[Task, TaskMemory], None]
 
 
 class NativeFailure(Exception):
@@ -52,7 +68,7 @@ def _index(dim: DimRange) -> int | slice:
     return slice(dim.start, dim.start + (dim.extent - 1) * dim.step + 1, dim.step)
 
 
-def _page_views(bound: BoundPlan, region: Region) -> list[Array]:
+def page_views(bound: TaskMemory, region: Region) -> list[Array]:
     """The tokens of a region of a paged tensor, page by page; one empty view if it has none."""
     tensor = bound.plan.records(Tensor)[region.tensor]
     pool = bound.pool(tensor)
@@ -76,12 +92,12 @@ def _page_views(bound: BoundPlan, region: Region) -> list[Array]:
     return views
 
 
-def _argument(bound: BoundPlan, region: Region, kind: ParamKind) -> View:
+def _argument(bound: TaskMemory, region: Region, kind: ParamKind) -> View:
     if kind == ParamKind.TOKEN:
         return None
     if bound.plan.records(Tensor)[region.tensor].pool == NONE:
         return region_view(bound.tensors[region.tensor], region)
-    views = _page_views(bound, region)
+    views = page_views(bound, region)
     return views if kind == ParamKind.PAGED else views[0]
 
 
@@ -111,7 +127,7 @@ def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
     params = _params(plan, index)
     kinds = _kinds(params)
 
-    def call(task: Task, bound: BoundPlan) -> None:
+    def call(task: Task, bound: TaskMemory) -> None:
         views = [_argument(bound, r, k) for r, k in zip(task.regions, kinds, strict=True)]
         view, scalar = iter(views), iter(task.scalars)
         arguments: list[Any] = []
@@ -142,7 +158,7 @@ def _native_caller(plan: Plan, index: int, kernel: NativeKernel) -> Caller:
     message = ctypes.create_string_buffer(_ERROR_BYTES)
     kinds = _kinds(_params(plan, index))
 
-    def call(task: Task, bound: BoundPlan) -> None:
+    def call(task: Task, bound: TaskMemory) -> None:
         message.value = b""
         count = len(task.regions)
         views, pages = (NativeView * count)(), (NativePages * count)()
@@ -176,7 +192,7 @@ def _native_caller(plan: Plan, index: int, kernel: NativeKernel) -> Caller:
     return call
 
 
-def _native_pages(bound: BoundPlan, region: Region) -> tuple[NativeView, NativePages]:
+def _native_pages(bound: TaskMemory, region: Region) -> tuple[NativeView, NativePages]:
     """A view of the whole pool in the region's dimensions, and where its tokens are."""
     tensor = bound.plan.records(Tensor)[region.tensor]
     pool, table = bound.pool(tensor), bound.table(tensor)
