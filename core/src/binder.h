@@ -28,7 +28,7 @@ class Binder {
   void join_storages();
   bool check_arrays_unwritten();
   std::string name(u32 symbol) const;
-  bool fail(u32 symbol, std::string message);
+  bool fail(u32 symbol, std::string message, Status status = Status::BIND_ERROR);
 
   // bind.cpp: expressions, loops, accesses
   void make_affine(u32 node);

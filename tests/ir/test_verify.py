@@ -378,7 +378,7 @@ def test_full_text_of_an_error() -> None:
     with pytest.raises(CompileError) as caught:
         ir.verify(inner(var="i"))
     assert str(caught.value) == (
-        "loop variable 'i' is bound twice\n"
+        "[PTO302] loop variable 'i' is bound twice\n"
         "  --> model.py:42:3\n"
         "  why: an enclosing loop has a variable of that name\n"
         "  fix: rename one of the two"

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pto_wsp import srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import TypeCheckError
 
 
@@ -53,6 +54,7 @@ def same_memory(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 
 def _refused(value: object, what: str, why: str, fix: str) -> TypeCheckError:
     return TypeCheckError(
+        Code.MEMORY_NOT_SHARED,
         f"{what} cannot share the memory of {type(value).__name__}",
         loc=srcloc.here(),
         why=why,
