@@ -211,6 +211,7 @@ def test_negative_extent_names_axis_and_indices() -> None:
     assert str(caught.value) == (
         "[PTO503] axis 'cols' has the negative extent -1 at outer indices [2]\n"
         "  --> user.py:12\n"
+        "  why: a loop runs 0 times or more\n"
         "  fix: loop over maximum(n, 0), or correct what the extent is made of"
     )
 
@@ -233,6 +234,7 @@ def test_lengths_have_to_fit_the_loop() -> None:
     assert str(caught.value) == (
         "[PTO406] array 'lens' has 3 lengths, but axis 'batch' has 2 iterations\n"
         "  --> user.py:3\n"
+        "  why: every index of the outer axis needs its length\n"
         "  fix: bind one length for each iteration, and both names in the same execute(...)"
     )
 

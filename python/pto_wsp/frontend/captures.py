@@ -34,7 +34,7 @@ from pto_wsp.srcloc import SrcLoc
 Array = npt.NDArray[Any]
 Instructions = list[dis.Instruction]
 
-_LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST"))
+_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST")  # and their variants
 _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 _METADATA = frozenset(("shape", "ndim", "dtype", "size", "itemsize", "nbytes", "strides"))
 # Functions of installed packages read arrays of their own, not those of the workload.
@@ -119,7 +119,7 @@ class _Reader:
         visible.update(zip(code.co_varnames, bound, strict=False))
         instructions = list(dis.get_instructions(code))
         for at, instruction in enumerate(instructions):
-            if instruction.opname in _LOADS and instruction.argval in visible:
+            if instruction.opname.startswith(_LOADS) and instruction.argval in visible:
                 self._use(code, instructions, at, visible[instruction.argval])
         for nested in code.co_consts:
             if isinstance(nested, CodeType):

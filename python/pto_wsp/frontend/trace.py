@@ -313,7 +313,7 @@ def refuse_inside_workload(what: str, fix: str) -> None:
             Code.INSIDE_WORKLOAD,
             f"{what} inside workload {trace.scope.name}",
             loc=srcloc.here(),
-            why="workloads cannot be nested in this version",
+            why="a workload that is called inside another becomes a part of it",
             fix=fix,
         )
 

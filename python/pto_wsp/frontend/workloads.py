@@ -226,6 +226,12 @@ class Inlined:
         self.start = start
         self.end = end
 
+    def __getattr__(self, name: str) -> Any:
+        """What a Workload has and a part of one has not."""
+        if hasattr(Workload, name):
+            trace.refuse_inside_workload(f".{name} of a workload", f"leave out .{name}")
+        raise AttributeError(name)
+
 
 def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, Any]) -> Any:
     block = tracer.block

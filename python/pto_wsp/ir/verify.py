@@ -70,6 +70,7 @@ from pto_wsp.ir.verify_expr import (
 from pto_wsp.srcloc import SrcLoc
 
 Block: TypeAlias = Combine | Sequential
+_FIXES = {Code.PLAN_LIMIT: "split the workload, or let each kernel do more"}
 T = TypeVar("T")
 
 
@@ -98,7 +99,8 @@ def verify(module: Module) -> None:
 def _check(rules: Iterable[Rule[T]], node: T, scope: Scope, loc: SrcLoc | None) -> None:
     for rule in rules:
         for fault in rule(node, scope):
-            raise fault.error(fault.code, fault.message, loc=loc, why=fault.why, fix=fault.fix)
+            fix = fault.fix or _FIXES.get(fault.code)
+            raise fault.error(fault.code, fault.message, loc=loc, why=fault.why, fix=fix)
 
 
 def _check_unique(kind: str, decls: Iterable[SymbolDecl | TensorDecl | KernelDecl]) -> None:

@@ -149,7 +149,7 @@ class Binder:
             raise self._mismatch(index, f"dtype {dtype}, not {array.dtype}", fix)
         if array.ndim != symbol.rank:
             dimensions = f"{symbol.rank} dimensions, not {array.ndim}"
-            raise self._mismatch(index, dimensions, "reshape it", Code.BINDING_RANK)
+            raise self._mismatch(index, dimensions, "pass array.reshape(...)", Code.BINDING_RANK)
         if any(stride % array.itemsize for stride in array.strides):
             wanted = "strides that are whole elements"
             raise self._not_shared(index, wanted, "pass a copy: np.ascontiguousarray(x)")

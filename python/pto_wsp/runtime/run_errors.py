@@ -1,4 +1,4 @@
-"""Errors of runs, with one way out for each kind, so that every target gives the same advice."""
+"""Errors of runs. The advice for each kind is here, so that every target gives the same."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ExecutionError
 from pto_wsp.srcloc import SrcLoc
 
-_FIXES = {
-    Code.BINDING_RANGE: "bind numbers in that range",
-    Code.LENGTHS: "bind one length for each iteration, and both names in the same execute(...)",
-    Code.READ_ONLY: "bind an array that may be written, or a copy of this one",
-    Code.ARRAY_WRITTEN: "pass it to the workload as a Tensor, for which control waits, or bind a "
-    "copy",
-    Code.OUT_OF_BOUNDS: "correct the index or the extents of the loops, or bind a larger array",
-    Code.ARITHMETIC: "leave such cases out with P.when(...), or give them a value with select(...)",
-    Code.NEGATIVE_EXTENT: "loop over maximum(n, 0), or correct what the extent is made of",
-    Code.LOOP_LIMIT: "raise max_iterations, or let the body change what the condition reads",
-    Code.PROGRAM_STATE: "wait for runs in the process that started them, before close()",
-    Code.MACHINE_RESOURCES: "use fewer workers, compile(num_threads=2), a smaller window or trace",
-}
+# By code: why it is one, and what to do about it.
+_ADVICE = {
+    Code.BINDING_RANGE: ("extents and lengths are counts, and scalars have the range of their type",
+        "bind numbers in that range"),
+    Code.LENGTHS: ("every index of the outer axis needs its length",
+        "bind one length for each iteration, and both names in the same execute(...)"),
+    Code.READ_ONLY: ("kernels write into the memory that is bound",
+        "bind an array that may be written, or a copy of this one"),
+    Code.ARRAY_WRITTEN: ("control reads an array at any time of a run",
+        "pass it to the workload as a Tensor, for which control waits, or bind a copy"),
+    Code.OUT_OF_BOUNDS: ("regions and indices are taken as they are written, and never clipped",
+        "correct the index or the extents of the loops, or bind a larger array"),
+    Code.ARITHMETIC: ("control computes with 64-bit integers, and every number has to be one",
+        "leave such cases out with P.when(...), or give them a value with select(...)"),
+    Code.NEGATIVE_EXTENT: ("a loop runs 0 times or more",
+        "loop over maximum(n, 0), or correct what the extent is made of"),
+    Code.LOOP_LIMIT: ("that many iterations are taken for a loop that does not end",
+        "raise max_iterations, or let the body change what the condition reads"),
+    Code.PROGRAM_STATE: ("a run ends with its program, and stays in its process",
+        "wait for runs in the process that started them, before close()"),
+    Code.MACHINE_RESOURCES: ("the system says so",
+        "use fewer workers, compile(num_threads=2), or a smaller window or trace"),
+}  # fmt: skip
 
 
 def run_error(
     code: Code, message: str, *, loc: SrcLoc | None = None, why: str | None = None
 ) -> ExecutionError:
     """A run that cannot start or cannot go on."""
-    return ExecutionError(code, message, loc=loc, why=why, fix=_FIXES.get(code))
+    usual, fix = _ADVICE.get(code, (None, None))
+    return ExecutionError(code, message, loc=loc, why=why or usual, fix=fix)
 
 
 def tasks_depend_on_data() -> CompileError:

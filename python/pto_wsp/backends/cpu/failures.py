@@ -8,13 +8,14 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import (
     CompileError,
     DeadlockError,
+    ExecutionError,
     KernelError,
     PlanError,
     PtoError,
     ScheduleError,
     WindowOverflow,
 )
-from pto_wsp.plan import NONE, Plan, Section, Status
+from pto_wsp.plan import NONE, Plan, ScheduleArg, ScheduleEntry, Section, Status
 from pto_wsp.runtime.run_errors import run_error, tasks_depend_on_data
 from pto_wsp.srcloc import SrcLoc
 
@@ -71,7 +72,7 @@ class Failure:
             case Status.SCHEDULE_ERROR:
                 return ScheduleError(
                     Code.DIRECTIVE_NOT_ENFORCED,
-                    self.message,
+                    f"{self._directive(plan)} cannot be enforced by cpu_sim",
                     loc=self._loc(plan),
                     why="the target does not know it, or not with these numbers",
                     fix="use smaller numbers, or leave the directive out",
@@ -98,8 +99,21 @@ class Failure:
                     fix="use a larger TaskWindow, or mode=WindowMode.STALL",
                 )
             case _:
-                code = _CODES.get(self.status, Code.MACHINE_RESOURCES)
-                return run_error(code, self.message + self._where(plan), loc=self._loc(plan))
+                return self._run_error(plan)
+
+    def _run_error(self, plan: Plan) -> ExecutionError:
+        code = _CODES.get(self.status)
+        if code is None:  # an exception of the C++ library
+            message = "the run needs more threads or memory than the system gives"
+            return run_error(Code.MACHINE_RESOURCES, message, why=self.message)
+        return run_error(code, self.message + self._where(plan), loc=self._loc(plan))
+
+    def _directive(self, plan: Plan) -> str:
+        if self.record is None:
+            return "a directive"
+        entry = plan.records(ScheduleEntry)[self.record[1]]
+        args = plan.records(ScheduleArg)[entry.args : entry.args + entry.num_args]
+        return f"{entry.id.name.lower()}({', '.join(str(arg.bits) for arg in args)})"
 
     def kernel_error(self, plan: Plan, reason: str) -> KernelError:
         """A failed kernel, with `reason` in the user's words."""
