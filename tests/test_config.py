@@ -77,7 +77,7 @@ def test_bad_values(
     with pytest.raises(PtoError) as caught:
         variable.get()
     assert str(caught.value) == (
-        f"environment variable {variable.name} is {text!r}: expected {variable.expected}\n"
+        f"[PTO901] environment variable {variable.name} is {text!r}: expected {variable.expected}\n"
         f"  why: {why}\n"
         f"  fix: set {variable.name} to {variable.expected}, or unset it (default: "
         f"{variable.default_text})"

@@ -345,9 +345,11 @@ bool Binder::check_ragged(const Axis& a) {
   const i64 there = out_.arrays_[a.lengths].shape[0];
   if (needed == there) return true;
   const Axis outer = plan_.get<Section::AXIS>(a.parent);
-  return fail(a.lengths, "array " + name(a.lengths) + " has " + std::to_string(there) +
-                             " lengths, but axis '" + std::string(plan_.string(outer.name)) +
-                             "' has " + std::to_string(needed) + " iterations");
+  return fail(a.lengths,
+              "array " + name(a.lengths) + " has " + std::to_string(there) +
+                  " lengths, but axis '" + std::string(plan_.string(outer.name)) + "' has " +
+                  std::to_string(needed) + " iterations",
+              Status::LENGTH_ERROR);
 }
 
 bool Binder::bind_site(u32 site, bool alive) {

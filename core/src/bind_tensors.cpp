@@ -29,8 +29,8 @@ Workspace::Workspace(std::size_t bytes)
 
 Workspace::~Workspace() { std::free(data_); }
 
-bool Binder::fail_tensor(u32 tensor, std::string message) {
-  error_ = Error::make(Status::BIND_ERROR, std::move(message));
+bool Binder::fail_tensor(u32 tensor, Status status, std::string message) {
+  error_ = Error::make(status, std::move(message));
   error_.section = static_cast<u32>(Section::TENSOR);
   error_.record = tensor;
   return false;
@@ -87,14 +87,14 @@ bool Binder::make_token(u32 tensor) {
     const u32 node = plan_.get<Section::DIM>(t.dims + d).shape;
     Error why;
     if (!out_.value(node, no_vars, &out.shape[d], &why)) {
-      return fail_tensor(tensor, "the shape of " + name + ": " + why.message);
+      return fail_tensor(tensor, static_cast<Status>(why.status), "the shape of " + name + ": " + why.message);
     }
     if (out.shape[d] < 0) {
-      return fail_tensor(tensor, name + " has the negative extent " + std::to_string(out.shape[d]));
+      return fail_tensor(tensor, Status::NEGATIVE_EXTENT, name + " has the negative extent " + std::to_string(out.shape[d]));
     }
     out.stride[d] = static_cast<i64>(stride);
     stride *= std::max<i64>(out.shape[d], 1);
-    if (stride > static_cast<i128>(kMostBytes)) return fail_tensor(tensor, name + " is too large");
+    if (stride > static_cast<i128>(kMostBytes)) return fail_tensor(tensor, Status::NO_MEMORY, name + " is too large");
   }
   return true;
 }
@@ -108,10 +108,10 @@ bool Binder::make_paged(u32 tensor) {
   const i64 no_vars[kMaxVars] = {};
   Error why;
   if (!out_.value(t.page, no_vars, &out.page, &why)) {
-    return fail_tensor(tensor, "the page size of " + name + ": " + why.message);
+    return fail_tensor(tensor, static_cast<Status>(why.status), "the page size of " + name + ": " + why.message);
   }
   if (out.page != pool.shape[1] || out.page < 1) {
-    return fail_tensor(tensor, name + " has " + std::to_string(out.page) +
+    return fail_tensor(tensor, Status::PAGE_SIZE, name + " has " + std::to_string(out.page) +
                                    " tokens a page, its pool has " + std::to_string(pool.shape[1]));
   }
   out.pool = t.pool;
@@ -119,7 +119,7 @@ bool Binder::make_paged(u32 tensor) {
   out.data = pool.data;
   out.shape[0] = table.shape[0];
   if (__builtin_mul_overflow(table.shape[1], out.page, &out.shape[1])) {
-    return fail_tensor(tensor, name + " is too large");
+    return fail_tensor(tensor, Status::NO_MEMORY, name + " is too large");
   }
   for (u32 d = 1; d < t.rank; ++d) {
     out.stride[d] = pool.stride[d];
@@ -170,14 +170,14 @@ bool Binder::shape_temp(u32 tensor, bool alive) {
     const bool fixed = out_.exprs_[node].constant() && range.lo >= 0;
     out.shape_node[d] = fixed ? kNone : node;
     if (range.hi > static_cast<i128>(kMostBytes)) {
-      return fail_tensor(tensor, "nothing bounds the size of " + name +
-                                     " before the run; give it a limit: minimum(n, 4096)");
+      return fail_tensor(tensor, Status::UNBOUNDED, "nothing bounds the size of " + name +
+                                     " before the run");
     }
     out.shape[d] = static_cast<i64>(std::max<i128>(range.hi, 0));
     out.stride[d] = static_cast<i64>(elements);
     elements *= std::max<i64>(out.shape[d], 1);
     if (elements * out.item > static_cast<i128>(kMostBytes)) {
-      return fail_tensor(tensor, name + " is too large for memory");
+      return fail_tensor(tensor, Status::NO_MEMORY, name + " is too large for memory");
     }
   }
   BoundAlloc& alloc = out_.allocs_[out.alloc];
@@ -224,7 +224,7 @@ bool Binder::make_workspace() {
     try {
       known = std::make_shared<Workspace>(total);
     } catch (const std::bad_alloc&) {
-      error_ = Error::make(Status::BIND_ERROR, "no memory for temporaries of " +
+      error_ = Error::make(Status::NO_MEMORY, "no memory for temporaries of " +
                                                    std::to_string(total) + " bytes in all");
       return false;
     }
@@ -247,7 +247,7 @@ bool BoundPlan::check_shapes(u32 alloc, const i64* vars, Error* error) const {
       if (!value(t.shape_node[d], vars, &extent, error)) return false;
       if (extent >= 0) continue;
       const Tensor record = plan_->get<Section::TENSOR>(tensor);
-      *error = Error::make(Status::EXECUTION_ERROR,
+      *error = Error::make(Status::NEGATIVE_EXTENT,
                            "temporary '" + std::string(plan_->string(record.name)) +
                                "' has the negative extent " + std::to_string(extent));
       return false;
@@ -266,7 +266,7 @@ bool BoundPlan::find_pages(const Region& region, bool whole, ptowsp_view* view, 
   const auto fail = [&](const std::string& what) {
     const Tensor record = plan_->get<Section::TENSOR>(region.tensor);
     *error =
-        Error::make(Status::EXECUTION_ERROR,
+        Error::make(Status::PAGE_ERROR,
                     what + " of paged tensor '" + std::string(plan_->string(record.name)) + "'");
     return false;
   };

@@ -10,8 +10,8 @@ std::string Binder::name(u32 symbol) const {
   return "'" + std::string(plan_.string(plan_.get<Section::SYMBOL>(symbol).name)) + "'";
 }
 
-bool Binder::fail(u32 symbol, std::string message) {
-  error_ = Error::make(Status::BIND_ERROR, std::move(message));
+bool Binder::fail(u32 symbol, std::string message, Status status) {
+  error_ = Error::make(status, std::move(message));
   error_.symbol = symbol;
   return false;
 }
@@ -61,8 +61,10 @@ bool Binder::take_scalar(u32 symbol, i64 value) {
     return true;
   }
   if (value < s.min_value || value > s.max_value) {
-    return fail(symbol, name(symbol) + " is " + std::to_string(value) + ", legal are " +
-                            std::to_string(s.min_value) + " to " + std::to_string(s.max_value));
+    return fail(symbol,
+                name(symbol) + " is " + std::to_string(value) + ", legal are " +
+                    std::to_string(s.min_value) + " to " + std::to_string(s.max_value),
+                Status::RANGE_ERROR);
   }
   out_.symbols_[symbol] = value;
   return true;
@@ -87,8 +89,10 @@ bool Binder::take_array(u32 symbol, const ptowsp_binding& b) {
   find_range(symbol);
   if (a.min <= a.max && (a.min < s.min_value || a.max > s.max_value)) {
     const i64 bad = a.min < s.min_value ? a.min : a.max;
-    return fail(symbol, "array " + name(symbol) + " holds " + std::to_string(bad) + ", legal are " +
-                            std::to_string(s.min_value) + " to " + std::to_string(s.max_value));
+    return fail(symbol,
+                "array " + name(symbol) + " holds " + std::to_string(bad) + ", legal are " +
+                    std::to_string(s.min_value) + " to " + std::to_string(s.max_value),
+                Status::RANGE_ERROR);
   }
   return true;
 }
@@ -141,7 +145,8 @@ bool Binder::check_tensor_modes() {
   for (u32 t = 0; t < out_.tensors_.size(); ++t) {
     if (written_[t] == 0 || !out_.tensors_[t].read_only) continue;
     const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
-    return fail(symbol, "tensor " + name(symbol) + " is read-only, but tasks write it");
+    return fail(symbol, "tensor " + name(symbol) + " is read-only, but tasks write it",
+                Status::READ_ONLY);
   }
   return true;
 }
@@ -243,9 +248,11 @@ bool Binder::check_arrays_unwritten() {
         continue;
       }
       const u32 symbol = plan_.get<Section::TENSOR>(table).symbol;
-      return fail(symbol, "page table " + name(symbol) +
-                              " shares memory with a tensor that tasks write; the pages of a run "
-                              "must stay where they are");
+      return fail(symbol,
+                  "page table " + name(symbol) +
+                      " shares memory with a tensor that tasks write; the pages of a run must stay "
+                      "where they are",
+                  Status::ARRAY_WRITTEN);
     }
   }
   for (u32 s = 0; s < out_.arrays_.size(); ++s) {
@@ -266,8 +273,10 @@ bool Binder::check_arrays_unwritten() {
       if (written_[t] == 0 || out_.tensors_[t].byte_lo >= hi || lo >= out_.tensors_[t].byte_hi)
         continue;
       const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
-      return fail(s, "array " + name(s) + " shares memory with tensor " + name(symbol) +
-                         ", which tasks write; control may only read arrays that no task writes");
+      return fail(s,
+                  "array " + name(s) + " shares memory with tensor " + name(symbol) +
+                      ", which tasks write; control may only read arrays that no task writes",
+                  Status::ARRAY_WRITTEN);
     }
   }
   return true;

@@ -28,7 +28,7 @@ class Binder {
   void join_storages();
   bool check_arrays_unwritten();
   std::string name(u32 symbol) const;
-  bool fail(u32 symbol, std::string message);
+  bool fail(u32 symbol, std::string message, Status status = Status::BIND_ERROR);
 
   // bind.cpp: expressions, loops, accesses
   void make_affine(u32 node);
@@ -64,7 +64,7 @@ class Binder {
   bool prove_temp(const BoundAccess& a, u32 dim) const;
   void add_copy_dim(u32 access);
   bool make_workspace();
-  bool fail_tensor(u32 tensor, std::string message);
+  bool fail_tensor(u32 tensor, Status status, std::string message);
 
   // bind_sites.cpp: what makes tasks of simple nests cheap
   void note_span(u32 access);

@@ -119,15 +119,17 @@ Event Cursor::enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error*
     error->at_record(Section::AXIS, instr.operand1, vars, level);
     return Event::Error;
   }
-  const auto fail = [&](const std::string& what) {
+  const auto fail = [&](Status status, const std::string& what) {
     const Axis axis = plan.plan().get<Section::AXIS>(instr.operand1);
-    *error = Error::make(Status::EXECUTION_ERROR,
-                         "axis '" + std::string(plan.plan().string(axis.name)) + "' " + what);
+    *error =
+        Error::make(status, "axis '" + std::string(plan.plan().string(axis.name)) + "' " + what);
     error->at_record(Section::AXIS, instr.operand1, vars, level);
     return Event::Error;
   };
-  if (extent < 0) return fail("has the negative extent " + std::to_string(extent));
-  if (__builtin_add_overflow(start, extent, &end)) return fail("ends beyond 64 bits");
+  if (extent < 0)
+    return fail(Status::NEGATIVE_EXTENT, "has the negative extent " + std::to_string(extent));
+  if (__builtin_add_overflow(start, extent, &end))
+    return fail(Status::ARITHMETIC, "ends beyond 64 bits");
   const auto op = static_cast<Op>(instr.opcode);
   if (extent == 0 && op != Op::LOOP_WHILE) {
     pc = instr.operand2;
@@ -167,7 +169,7 @@ bool Cursor::enter_iteration(const BoundPlan& plan, u32 opener, bool* goes_on, E
   pc += 1;
   if (condition == 0 || frame.index < frame.end) return true;
   const Axis axis = plan.plan().get<Section::AXIS>(instr.operand1);
-  *error = Error::make(Status::EXECUTION_ERROR,
+  *error = Error::make(Status::LOOP_LIMIT,
                        "loop_while '" + std::string(plan.plan().string(axis.name)) +
                            "' still holds after max_iterations=" + std::to_string(frame.end));
   error->at_record(Section::AXIS, instr.operand1, vars, level - 1);

@@ -9,15 +9,16 @@ namespace ptowsp {
 
 namespace {
 
-bool fail(Error* error, std::string message) {
-  *error = Error::make(Status::EXECUTION_ERROR, std::move(message));
+bool fail(Error* error, Status status, std::string message) {
+  *error = Error::make(status, std::move(message));
   return false;
 }
 
 bool floor_div(i64 a, i64 b, i64* quotient, i64* remainder, Error* error) {
-  if (b == 0) return fail(error, "division by zero in an index expression");
+  if (b == 0) return fail(error, Status::ARITHMETIC, "division by zero in an index expression");
   if (b == -1) {  // INT64_MIN / -1 overflows
-    if (__builtin_sub_overflow(i64{0}, a, quotient)) return fail(error, "integer overflow");
+    if (__builtin_sub_overflow(i64{0}, a, quotient))
+      return fail(error, Status::ARITHMETIC, "integer overflow");
     *remainder = 0;
     return true;
   }
@@ -150,7 +151,8 @@ bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error)
     }
     case ExprOp::NEG: {
       if (!eval_node(e.a, env, out, error)) return false;
-      if (__builtin_sub_overflow(i64{0}, *out, out)) return fail(error, "integer overflow");
+      if (__builtin_sub_overflow(i64{0}, *out, out))
+        return fail(error, Status::ARITHMETIC, "integer overflow");
       return true;
     }
     default:
@@ -200,9 +202,9 @@ bool BoundPlan::eval_binary(const Expr& e, const Env& env, i64* out, Error* erro
       *out = compare(op, a, b);
       break;
     default:
-      return fail(error, "an expression that this target does not evaluate");
+      return fail(error, Status::UNSUPPORTED, "an expression that this target does not evaluate");
   }
-  if (overflow) return fail(error, "integer overflow in an index expression");
+  if (overflow) return fail(error, Status::ARITHMETIC, "integer overflow in an index expression");
   return true;
 }
 
@@ -214,9 +216,9 @@ bool BoundPlan::eval_load(const Expr& e, const Env& env, i64* out, Error* error)
   for (u32 d = 0; d < array.rank; ++d) {
     if (index[d] >= 0 && index[d] < array.shape[d]) continue;
     const Symbol s = plan_->get<Section::SYMBOL>(e.a);
-    fail(error, "index " + std::to_string(index[d]) + " is outside array '" +
-                    std::string(plan_->string(s.name)) + "' of length " +
-                    std::to_string(array.shape[d]));
+    fail(error, Status::OUT_OF_BOUNDS,
+         "index " + std::to_string(index[d]) + " is outside array '" +
+             std::string(plan_->string(s.name)) + "' of length " + std::to_string(array.shape[d]));
     error->symbol = e.a;
     return false;
   }
@@ -249,7 +251,8 @@ bool BoundPlan::eval_fold(const Expr& e, const Env& env, i64* out, Error* error)
   i64 total = fold_identity(op);
   for (x = lo; x < hi; ++x) {
     if (!eval_node(e.c, inner, &value, error)) return false;
-    if (!fold_step(op, value, &total)) return fail(error, "integer overflow in a reduction");
+    if (!fold_step(op, value, &total))
+      return fail(error, Status::ARITHMETIC, "integer overflow in a reduction");
   }
   *out = total;
   return true;
@@ -325,13 +328,15 @@ bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i6
   const std::string name(plan_->string(t.name));
   const std::string where = "dimension " + std::to_string(dim) + " of tensor '" + name + "'";
   if (extent < 0) {
-    fail(error, "a region of negative extent " + std::to_string(extent) + " in " + where);
+    fail(error, Status::OUT_OF_BOUNDS,
+         "a region of negative extent " + std::to_string(extent) + " in " + where);
   } else if (step < 1) {
-    fail(error, "a region of step " + std::to_string(step) + " in " + where);
+    fail(error, Status::OUT_OF_BOUNDS, "a region of step " + std::to_string(step) + " in " + where);
   } else {
-    fail(error, "elements " + std::to_string(start) + " to " +
-                    (overflow ? std::string("(overflow)") : std::to_string(last)) + " of " + where +
-                    " are outside its extent " + std::to_string(shape));
+    fail(error, Status::OUT_OF_BOUNDS,
+         "elements " + std::to_string(start) + " to " +
+             (overflow ? std::string("(overflow)") : std::to_string(last)) + " of " + where +
+             " are outside its extent " + std::to_string(shape));
   }
   return true;
 }
@@ -393,7 +398,7 @@ bool BoundPlan::scalar_bits(u32 i, const i64* vars, u64* out, Error* error) cons
   i64 hi = 0;
   range_of_dtype(s.dtype, &lo, &hi);
   if (value < lo || value > hi) {
-    return fail(error,
+    return fail(error, Status::ARITHMETIC,
                 "a scalar argument is " + std::to_string(value) + ", which its type does not hold");
   }
   const u32 bits = dtype_size(s.dtype) * 8;
@@ -412,9 +417,9 @@ bool BoundPlan::column(const BoundLoop& loop, const i64* vars, i64 index, i64* o
   }
   const u32 symbol = static_cast<u32>(loop.columns - arrays_.data());
   const Symbol s = plan_->get<Section::SYMBOL>(symbol);
-  fail(error, "index " + std::to_string(at) + " is outside array '" +
-                  std::string(plan_->string(s.name)) + "' of length " +
-                  std::to_string(loop.columns->shape[0]));
+  fail(error, Status::OUT_OF_BOUNDS,
+       "index " + std::to_string(at) + " is outside array '" + std::string(plan_->string(s.name)) +
+           "' of length " + std::to_string(loop.columns->shape[0]));
   error->symbol = symbol;
   return false;
 }
@@ -425,7 +430,7 @@ bool BoundPlan::load(u32 site, const Region& region, i64* out, Error* error) con
   element.dtype = tensors_[region.tensor].dtype;
   *out = element.at(0, 0);
   if (element.dtype != DType::U64 || *out >= 0) return true;
-  fail(error, "control reads a value beyond 64 signed bits");
+  fail(error, Status::ARITHMETIC, "control reads a value beyond 64 signed bits");
   error->site = site;
   return false;
 }

@@ -118,7 +118,7 @@ bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
     if (event == Event::Done) return true;
     if (event == Event::Error) return false;
     if (event == Event::Load) {
-      *error = Error::make(Status::UNSUPPORTED,
+      *error = Error::make(Status::DATA_DEPENDENT,
                            "which tasks there are depends on data that tasks compute: they are "
                            "known only while the program runs; use execute(hash=True)");
       return false;

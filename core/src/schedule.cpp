@@ -95,9 +95,11 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     const bool understood = entry.version == 1 && read_args(plan, entry, &args) &&
                             set_one(static_cast<Directive>(entry.id), args, out);
     if (understood) continue;
-    return refuse(error, Status::SCHEDULE_ERROR,
-                  "directive " + std::to_string(i) + " of the schedule (id " +
-                      std::to_string(entry.id) + ") cannot be enforced by cpu_sim");
+    refuse(error, Status::SCHEDULE_ERROR,
+           "directive " + std::to_string(i) + " of the schedule (id " + std::to_string(entry.id) +
+               ") cannot be enforced by cpu_sim");
+    error->at_record(Section::SCHEDULE, i, nullptr, 0);
+    return false;
   }
   return true;
 }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import PtoError
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class Variable(Generic[T]):
             return self.parse(text)
         except ValueError as error:
             raise PtoError(
+                Code.ENVIRONMENT,
                 f"environment variable {self.name} is {text!r}: expected {self.expected}",
                 why=str(error),
                 fix=f"set {self.name} to {self.expected}, or unset it (default: "

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pto_wsp import ir
+from pto_wsp import ir, srcloc
 from pto_wsp.backends import registry
-from pto_wsp.errors import CompileError
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import CompileError, ExecutionError
 from pto_wsp.frontend import Workload
 from pto_wsp.kernels import LoadedKernel, load_kernels
 from pto_wsp.passes import lower
@@ -31,10 +33,14 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     cpu_sim takes `num_threads` (0: one per core) and `seed` (of random choices).
     """
     traced = workload.traced()
+    traced.check_captured(CompileError)
     plan = _plans.get(workload)
     if plan is None:
         plan = _plans[workload] = lower(run_passes(traced.module))
-    return load(plan, target, traced.callables, options, traced.defaults)
+    program = load(plan, target, traced.callables, options, traced.defaults)
+    if traced.captured:
+        program.check_before_runs(partial(traced.check_captured, ExecutionError))
+    return program
 
 
 def stage_text(workload: Workload, stage: str, *, locs: bool = False) -> str:
@@ -60,7 +66,11 @@ def load(
     if unknown:
         accepted = ", ".join(sorted(backend.options)) or "none"
         raise CompileError(
-            f"target {target!r} has no option {unknown[0]!r}", fix=f"its options are: {accepted}"
+            Code.TARGET_OPTION,
+            f"target {target!r} has no option {unknown[0]!r}",
+            loc=srcloc.here(),
+            why="an option that is ignored would change nothing",
+            fix=f"its options are: {accepted}",
         )
     backend.check(plan)
     kernels = load_kernels(plan, callables)

@@ -8,32 +8,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pto_wsp.error_codes import Code
     from pto_wsp.srcloc import SrcLoc
 
 
 class PtoError(Exception):
     """Base of all errors raised by pto_wsp.
 
-    `message` says what happened, `loc` where in the user's source, `why` gives the reason and `fix`
-    what to change; `str(error)` shows all of them with the source line.
+    `code` names the kind of mistake, which docs/errors.md explains; `message` says what happened,
+    `loc` where in the user's source, `why` gives the reason and `fix` what to change; `str(error)`
+    shows all of them with the source line.
     """
 
     def __init__(
         self,
+        code: Code,
         message: str,
         *,
         loc: SrcLoc | None = None,
         why: str | None = None,
         fix: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(code, message)  # what pickle calls the class with
+        self.code = code
         self.message = message
         self.loc = loc
         self.why = why
         self.fix = fix
 
     def __str__(self) -> str:
-        parts = [self.message]
+        parts = [f"[{self.code.value}] {self.message}"]
         if self.loc is not None:
             parts.append(self.loc.render())
         if self.why is not None:
@@ -58,9 +62,9 @@ class ScheduleError(CompileError):
 class PlanError(PtoError):
     """Plan bytes are damaged, hostile or of another version. `offset` is the byte in the file."""
 
-    def __init__(self, message: str, *, offset: int | None = None) -> None:
+    def __init__(self, code: Code, message: str, *, offset: int | None = None) -> None:
         where = "" if offset is None else f" (at byte {offset})"
-        super().__init__(message + where)
+        super().__init__(code, message + where)
         self.offset = offset
 
 
@@ -77,6 +81,7 @@ class KernelError(ExecutionError):
 
     def __init__(
         self,
+        code: Code,
         message: str,
         *,
         kernel: str = "",
@@ -85,7 +90,7 @@ class KernelError(ExecutionError):
         why: str | None = None,
         fix: str | None = None,
     ) -> None:
-        super().__init__(message, loc=loc, why=why, fix=fix)
+        super().__init__(code, message, loc=loc, why=why, fix=fix)
         self.kernel = kernel
         self.indices = indices
 

@@ -7,9 +7,9 @@ import itertools
 import linecache
 import os
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 
-_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
@@ -53,18 +53,24 @@ def _is_ours(frame: FrameType) -> bool:
     # Methods that dataclasses generate have no file, but the globals of their class's module.
     file = frame.f_code.co_filename
     module = str(frame.f_globals.get("__name__", ""))
-    return file.startswith(_PACKAGE_DIR) or (file == "<string>" and module.startswith(_PACKAGE))
+    return file.startswith(PACKAGE_DIR) or (file == "<string>" and module.startswith(_PACKAGE))
 
 
 def of_frame(frame: FrameType | None) -> SrcLoc | None:
     """The position at which a frame stands now, with columns where Python knows them."""
     if frame is None:
         return None
-    code = frame.f_code
-    position = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
+    return of_instruction(frame.f_code, frame.f_lasti) or SrcLoc(
+        frame.f_code.co_filename, frame.f_lineno
+    )
+
+
+def of_instruction(code: CodeType, offset: int) -> SrcLoc | None:
+    """The position of an instruction, by its offset in the code."""
+    position = next(itertools.islice(code.co_positions(), offset // 2, None), None)
     line, end_line, col, end_col = position or (None, None, None, None)
     if line is None:
-        return SrcLoc(code.co_filename, frame.f_lineno)
+        return None
     if col is None or end_col is None:
         return SrcLoc(code.co_filename, line)
     if end_line != line:

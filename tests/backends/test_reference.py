@@ -163,9 +163,11 @@ def test_region_outside_its_tensor() -> None:
         execute(wavefront(), {"n": 4, "m": 3, "X": np.ones((4, 4), np.float32)}, cell=cell)
     assert not isinstance(caught.value, KernelError)
     assert str(caught.value) == (
-        "elements 4 to 4 of dimension 0 of tensor 'X' are outside its extent 4 in cell[3, 0]\n"
+        "[PTO502] elements 4 to 4 of dimension 0 of tensor 'X' are outside its extent 4 in "
+        "cell[3, 0]\n"
         "  --> waves_of_user.py:7\n"
-        "  why: the shape of 'X' is (4, 4)"
+        "  why: the shape of 'X' is (4, 4)\n"
+        "  fix: correct the index or the extents of the loops, or bind a larger array"
     )
 
 
@@ -207,7 +209,10 @@ def test_negative_extent_names_axis_and_indices() -> None:
     with pytest.raises(ExecutionError) as caught:
         execute(s.build(), {"n": 4, "X": np.zeros(6, np.float32)}, k=lambda x: None)
     assert str(caught.value) == (
-        "axis 'cols' has the negative extent -1 at outer indices [2]\n  --> user.py:12"
+        "[PTO503] axis 'cols' has the negative extent -1 at outer indices [2]\n"
+        "  --> user.py:12\n"
+        "  why: a loop runs 0 times or more\n"
+        "  fix: loop over maximum(n, 0), or correct what the extent is made of"
     )
 
 
@@ -227,7 +232,10 @@ def test_lengths_have_to_fit_the_loop() -> None:
     with pytest.raises(ExecutionError) as caught:
         execute(plan, values, visit=lambda x: None)
     assert str(caught.value) == (
-        "array 'lens' has 3 lengths, but axis 'batch' has 2 iterations\n  --> user.py:3"
+        "[PTO406] array 'lens' has 3 lengths, but axis 'batch' has 2 iterations\n"
+        "  --> user.py:3\n"
+        "  why: every index of the outer axis needs its length\n"
+        "  fix: bind one length for each iteration, and both names in the same execute(...)"
     )
 
 
@@ -274,7 +282,9 @@ def test_python_kernel_that_fails() -> None:
     with pytest.raises(KernelError) as caught:
         run.wait(None)
     error = caught.value
-    assert str(error) == "kernel cell[2, 0] failed: ValueError: row 2\n  --> waves_of_user.py:7"
+    assert str(error) == (
+        "[PTO501] kernel cell[2, 0] failed: ValueError: row 2\n  --> waves_of_user.py:7"
+    )
     assert (error.kernel, error.indices) == ("cell", (2, 0))
     assert isinstance(error.__cause__, ValueError)
     assert run.stats().tasks == 2
@@ -387,7 +397,7 @@ def test_trace_policy_of_another_version_is_refused() -> None:
     with pytest.raises(ScheduleError) as caught:
         ReferenceBackend().check(s.build())
     assert str(caught.value) == (
-        "the reference target cannot enforce this trace policy\n"
+        "[PTO321] the reference target cannot enforce this trace policy\n"
         "  --> user.py:9\n"
         "  why: it knows none() and timestamps()"
     )

@@ -227,6 +227,7 @@ def test_values_of_another_workload(refused: Refused) -> None:
     refused(case, "a value of workload first is used outside of it")
 
 
+INDEXED = "a symbolic value indexes something that is not a parameter of the workload"
 SYMBOLIC_USES: list[tuple[Callable[[Any], object], str]] = [
     (lambda i: bool(i), "a symbolic value cannot be tested (if, while, and, or, not)"),
     (lambda i: 1 if i else 2, "a symbolic value cannot be tested (if, while, and, or, not)"),
@@ -235,11 +236,13 @@ SYMBOLIC_USES: list[tuple[Callable[[Any], object], str]] = [
     (lambda i: i > 1 and i < 3, "a symbolic condition cannot be tested (if, while, and, or, not)"),
     (lambda i: min(i, 4), "a symbolic condition cannot be tested (if, while, and, or, not)"),
     (lambda i: (i > 1) + 1, "a symbolic condition is not a number (+)"),
-    (lambda i: range(i), "a symbolic value cannot become a Python number (range(), int() or an index of a Python object)"),  # noqa: E501
-    (lambda i: [1, 2][i], "a symbolic value cannot become a Python number (range(), int() or an index of a Python object)"),  # noqa: E501
+    (lambda i: range(i), "a symbolic value cannot become a Python number (range(), int() or the like)"),  # noqa: E501
+    (lambda i: [1, 2][i], INDEXED),
     (lambda i: int(i), "a symbolic value cannot become a Python number (int())"),
     (lambda i: float(i), "a symbolic value cannot become a Python number (float())"),
-    (lambda i: np.arange(4)[i], "a symbolic value cannot become a Python number (NumPy)"),
+    (lambda i: np.arange(4)[i], INDEXED),
+    (lambda i: np.arange(4)[0:i], INDEXED),
+    (lambda i: np.asarray(i), "a symbolic value cannot become a Python number (NumPy)"),
     (lambda i: list(i), "a symbolic value cannot be unpacked or iterated over (iteration)"),
     (lambda i: len(i), "a symbolic value cannot be unpacked or iterated over (len())"),
     (lambda i: i << 1, "<< of a symbolic value cannot be traced"),

@@ -92,7 +92,7 @@ def test_no_compiler(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CompileError) as caught:
         load_kernels(plan_that_writes(1), {})
     assert str(caught.value) == (
-        "a C++ compiler is needed for the C++ kernels of this program: k\n"
+        "[PTO310] a C++ compiler is needed for the C++ kernels of this program: k\n"
         "  why: there is none: none of c++, g++, clang++ is on PATH, and neither PTO_WSP_CXX nor "
         "CXX is set\n"
         "  fix: install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: "

@@ -177,7 +177,7 @@ def test_compiler_that_says_nothing() -> None:
     assert unit is not None
     error = compile_error(plan, unit, "", "c++ x.cpp")
     assert str(error) == (
-        "the C++ kernels do not compile\n"
+        "[PTO311] the C++ kernels do not compile\n"
         "  why: the compiler failed without naming a line of them:\nit said nothing\n"
         "  fix: the command was: c++ x.cpp"
     )

@@ -124,7 +124,7 @@ def test_parameter_that_is_a_cpp_word() -> None:
     with pytest.raises(CompileError) as caught:
         emit_cpp(one_kernel([out("default")], "default[0] = 1;"))
     assert str(caught.value) == (
-        "kernel 'body': 'default' cannot name a parameter of a C++ body\n"
+        "[PTO202] kernel 'body': 'default' cannot name a parameter of a C++ body\n"
         "  why: 'default' is a word of C++\n"
         "  fix: rename the parameter"
     )

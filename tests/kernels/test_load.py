@@ -49,7 +49,7 @@ def test_missing_python_functions() -> None:
     with pytest.raises(CompileError) as caught:
         load_kernels(sketch.build(), {"given": nothing})
     assert str(caught.value) == (
-        "no Python function was given for kernels 'cell', 'row'\n"
+        "[PTO313] no Python function was given for kernels 'cell', 'row'\n"
         "  --> elsewhere.py:4\n"
         "  why: a plan carries the names of Python kernels, not their code\n"
         "  fix: pass kernels={'cell': cell_function, 'row': row_function}"
@@ -62,7 +62,8 @@ def test_form_of_another_version() -> None:
     with pytest.raises(CompileError) as caught:
         load_kernels(sketch.build(), {})
     assert str(caught.value) == (
-        "kernel 'fused' has a body of form TILE_IR\n  why: this version runs Python and C++ bodies"
+        "[PTO903] kernel 'fused' has a body of form TILE_IR\n"
+        "  why: this version runs Python and C++ bodies"
     )
 
 

@@ -270,7 +270,7 @@ def test_nothing_to_look_at_before_the_first_run(target: str) -> None:
         with pytest.raises(ExecutionError) as raised:
             look()
         assert raised.value.message == "no run has ended yet"
-        assert raised.value.fix == "call execute() first"
+        assert raised.value.fix == "call execute(), or synchronize() after execute_async()"
 
 
 def test_stats_are_of_the_last_run_that_was_waited_for(target: str) -> None:

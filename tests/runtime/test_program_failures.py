@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from typing import Any
 
@@ -20,7 +21,9 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.backends import registry
-from pto_wsp.errors import PtoError
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import ExecutionError, PlanError, PtoError
+from pto_wsp.srcloc import SrcLoc
 
 
 @pytest.fixture(params=registry.names())
@@ -251,9 +254,25 @@ def test_a_failure_with_tasks_in_flight(target: str) -> None:
 
 
 def test_errors_are_one_family() -> None:
-    error = KernelError("m", kernel="k", indices=(1,))
+    error = KernelError(Code.KERNEL_FAILED, "m", kernel="k", indices=(1,))
     assert isinstance(error, PtoError)
-    assert str(error) == "m"
+    assert str(error) == "[PTO501] m"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KernelError(Code.KERNEL_FAILED, "m", kernel="k", indices=(1,), loc=SrcLoc("a.py", 3)),
+        PlanError(Code.PLAN_DAMAGED, "bad", offset=3),
+        ExecutionError(Code.LENGTHS, "m", why="w", fix="f"),
+    ],
+)
+def test_errors_can_be_pickled(error: PtoError) -> None:
+    """Worker processes of a test runner or a cluster send them."""
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is type(error)
+    assert str(other) == str(error)
+    assert vars(other) == vars(error)
 
 
 def test_native_errors_do_not_mix_with_kept_exceptions() -> None:

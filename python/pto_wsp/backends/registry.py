@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
+from pto_wsp import srcloc
 from pto_wsp.backends.base import Backend
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 
 _BACKENDS = {
@@ -25,7 +27,11 @@ def get(name: str) -> Backend:
     path = _BACKENDS.get(name)
     if path is None:
         raise CompileError(
-            f"there is no target {name!r}", fix=f"use one of: {', '.join(sorted(_BACKENDS))}"
+            Code.TARGET_OPTION,
+            f"there is no target {name!r}",
+            loc=srcloc.here(),
+            why="a target is a registered backend",
+            fix=f"use one of: {', '.join(sorted(_BACKENDS))}",
         )
     module, attribute = path.split(":")
     backend: Backend = getattr(importlib.import_module(module), attribute)()

@@ -9,6 +9,7 @@ import numpy as np
 
 from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend.scalar_expr import as_int
 from pto_wsp.frontend.tensor import Tensor
@@ -51,6 +52,7 @@ class Tile:
         legal = tuple(size for size in sizes if size is not None and size > 0)
         if not isinstance(dtype, DType) or len(legal) != len(sizes) or not legal:
             raise TypeCheckError(
+                Code.KERNEL_PARAMETER,
                 f"Tile[{', '.join(str(part) for part in parts)}]",
                 loc=srcloc.here(),
                 why="a tile has positive sizes and, last, a DType",
@@ -76,6 +78,7 @@ class Scalar:
         fits = isinstance(number, float) or (isinstance(number, int) and -(2**63) <= number < 2**63)
         if not isinstance(number, int | float) or not fits:
             raise TypeCheckError(
+                Code.KERNEL_ARGUMENT,
                 f"Scalar({number!r})",
                 loc=srcloc.here(),
                 why="a scalar is a number of at most 64 bits",
@@ -180,6 +183,7 @@ def constant_decl(kernel: str, param: ConstexprParam, value: object) -> ir.Const
         number, fits = float(number), True
     if not fits or not isinstance(number, int | float):
         raise TypeCheckError(
+            Code.KERNEL_ARGUMENT,
             f"kernel {kernel}: {param.name} is {type(value).__name__}",
             loc=srcloc.here(),
             why=f"it is Constexpr[{param.type.__name__}]: a constant that specialises the kernel",
@@ -188,6 +192,7 @@ def constant_decl(kernel: str, param: ConstexprParam, value: object) -> ir.Const
     dtype = {int: DType.I64, float: DType.F64, bool: DType.BOOL}[param.type]
     if dtype is DType.I64 and not -(2**63) <= number < 2**63:
         raise CompileError(
+            Code.KERNEL_ARGUMENT,
             f"kernel {kernel}: {param.name} does not fit 64 bits",
             loc=srcloc.here(),
             why="constants have 64 bits",

@@ -11,6 +11,7 @@ import numpy as np
 
 from pto_wsp import ir
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.annotations import Scalar
 from pto_wsp.frontend.axes import Dense, DenseDyn, Ragged, Sparse, Tiled, control_array
@@ -66,6 +67,7 @@ def match_signature(
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
         raise CompileError(
+            Code.WORKLOAD_CALL,
             f"workload {name} is called with other arguments than it has parameters",
             loc=loc,
             why=str(error),
@@ -89,6 +91,7 @@ class _Call:
         if found is not None:
             return found
         raise CompileError(
+            Code.AXIS_NOT_PASSED,
             f"the {part} of {of!r} is not an argument of workload {self.workload}",
             loc=self.loc,
             why="rows are chosen by the loop over that same axis object"
@@ -125,6 +128,7 @@ def _argument(call: _Call, name: str, value: object) -> Argument:
             return Argument(name, ArrayParam(name, array.ndim), (_array(name, array, call.loc),))
         case _:
             raise CompileError(
+                Code.WORKLOAD_ARGUMENT,
                 f"argument {name} is {type(value).__name__}",
                 loc=call.loc,
                 why="a workload takes axes, integer arrays, Tensors, Scalars and plain numbers",

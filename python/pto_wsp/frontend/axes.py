@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from pto_wsp import srcloc
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.memory import share
 from pto_wsp.frontend.scalar_expr import as_int
@@ -31,6 +32,7 @@ class Dense:
     def __init__(self) -> None:
         if not hasattr(type(self), "extent"):
             raise CompileError(
+                Code.EXTENT,
                 "Dense() without an extent",
                 loc=srcloc.here(),
                 why="a dense axis is fixed in the plan",
@@ -71,6 +73,7 @@ class Ragged:
         # Callers without a type checker pass anything, so the declared types are tested too.
         if not isinstance(cast(object, outer), Dense | DenseDyn | Ragged):
             raise CompileError(
+                Code.AXIS_PARTS,
                 f"Ragged(outer, lengths): outer is {type(outer).__name__}",
                 loc=srcloc.here(),
                 why="the lengths are indexed by the axis around this one",
@@ -83,6 +86,7 @@ class Ragged:
             return
         if len(self.lengths) < outer.extent:
             raise CompileError(
+                Code.LENGTHS,
                 f"Ragged has {len(self.lengths)} lengths for an outer axis of {outer.extent}",
                 loc=srcloc.here(),
                 why="every index of the outer axis needs its length",
@@ -117,6 +121,7 @@ class Sparse:
     ) -> None:
         if not isinstance(cast(object, outer), Dense | DenseDyn):
             raise CompileError(
+                Code.AXIS_PARTS,
                 f"Sparse(outer, indptr, indices): outer is {type(outer).__name__}",
                 loc=srcloc.here(),
                 why="the rows are those of the axis around this one",
@@ -127,6 +132,7 @@ class Sparse:
         self.indices = _control(indices, "indices of Sparse(outer, indptr, indices)", 1)
         if not isinstance(self.indptr, Tensor) and len(self.indptr) < outer.extent + 1:
             raise CompileError(
+                Code.LENGTHS,
                 f"Sparse has an indptr of {len(self.indptr)} for an outer axis of {outer.extent}",
                 loc=srcloc.here(),
                 why="row b goes from indptr[b] to indptr[b + 1]",
@@ -160,6 +166,7 @@ class Tiled:
     ) -> None:
         if not isinstance(cast(object, axis), Dense | DenseDyn | Ragged):
             raise CompileError(
+                Code.AXIS_PARTS,
                 f"Tiled(axis, size): axis is {type(axis).__name__}",
                 loc=srcloc.here(),
                 why="tiles divide a dense or ragged axis",
@@ -169,6 +176,7 @@ class Tiled:
         self.size = size if isinstance(size, DenseDyn) else _extent(size, "Tiled(axis, n)")
         if self.size == 0:
             raise CompileError(
+                Code.EXTENT,
                 "Tiled(axis, 0)",
                 loc=srcloc.here(),
                 why="a tile holds at least one element",
@@ -221,6 +229,7 @@ def _extent(value: object, form: str) -> int:
     number = None if isinstance(value, bool) else as_int(value)
     if number is None or not 0 <= number < 2**63:
         raise CompileError(
+            Code.EXTENT,
             f"{form}: n is {value!r}",
             loc=srcloc.here(),
             why="an extent is a non-negative integer",
@@ -240,6 +249,7 @@ def _has_dtype(array: npt.NDArray[Any]) -> bool:
 def _not_integers(what: str, why: str, rank: int | None = 1) -> CompileError:
     shape = "2-D" if rank == 2 else "1-D"
     return CompileError(
+        Code.AXIS_PARTS,
         f"{what} must be a {shape} array of integers",
         loc=srcloc.here(),
         why=why,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
 from pto_wsp.frontend.context import Scope
@@ -35,6 +36,7 @@ def element(array: str, index: object, rank: int = 1) -> SymInt:
     given = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
     if len(given) != rank:
         raise CompileError(
+            Code.ARRAY_INDEX,
             f"{array} is indexed with {len(given)} indices",
             loc=srcloc.here(),
             why=f"it has {rank} dimension{'s' if rank > 1 else ''}, and control reads one element",
@@ -50,6 +52,7 @@ def _place(array: str, index: object) -> SymInt:
     number = as_int(index)
     if number is not None and number < 0:
         raise CompileError(
+            Code.ARRAY_INDEX,
             f"{array}[{index}] cannot be traced",
             loc=srcloc.here(),
             why="the length of an array may change from run to run, so there is no counting from "
@@ -58,6 +61,7 @@ def _place(array: str, index: object) -> SymInt:
         )
     if not is_integer(index):
         raise CompileError(
+            Code.ARRAY_INDEX,
             f"{array} is indexed with {type(index).__name__}",
             loc=srcloc.here(),
             why="control reads one element at a time",
@@ -69,6 +73,7 @@ def _place(array: str, index: object) -> SymInt:
 @refuse(
     COMPUTING,
     EQUALITY,
+    code=Code.PARAMETER_AS_VALUE,
     message="a workload's array has no values while it is traced ({op})",
     why="the array is bound at execute, and may be another one in each run",
     fix="read one element, lens[i], as an index or as an extent: P(lens[i])",
@@ -102,6 +107,7 @@ class Row:
 @refuse(
     COMPUTING,
     EQUALITY,
+    code=Code.PARAMETER_AS_VALUE,
     message="an axis is not a number or a sequence ({op})",
     why="its extent is bound at execute",
     fix="loop over it with `for i in P(axis)`; pass sizes that are constants as plain integers",
@@ -145,6 +151,7 @@ class AxisParam:
             if loop.axis is self.key:
                 return loop.variable
         raise CompileError(
+            Code.ROW_UNKNOWN,
             f"{self.name}.pos outside a loop over it",
             loc=srcloc.here(),
             why="it is the place in a row of the P.sel loop around",
@@ -153,6 +160,7 @@ class AxisParam:
 
     def _indexed(self, why: str, fix: str) -> CompileError:
         return CompileError(
+            Code.AXIS_KIND,
             f"axis {self.name} is indexed",
             loc=srcloc.here(),
             why=why,
@@ -214,6 +222,7 @@ def extent_of(tracer: Tracer, param: AxisParam, loc: SrcLoc | None) -> SymInt:
             return tile_count(whole, tile_size(tracer, param, size))
         case Sparse():
             raise CompileError(
+                Code.AXIS_KIND,
                 f"P({param.name}) over a sparse axis",
                 loc=loc,
                 why="its rows have columns, which P.sel gives",
@@ -235,6 +244,7 @@ def row_loops(tracer: Tracer, name: str, axis: Ragged, loc: SrcLoc | None) -> li
             around = row_loops(tracer, name, outer, loc) if isinstance(outer, Ragged) else []
             return [*around, loop]
     raise CompileError(
+        Code.ROW_UNKNOWN,
         f"ragged axis {name} outside a loop over its outer axis",
         loc=loc,
         why=f"its extent is one of the lengths, chosen by the index of {outer!r}",

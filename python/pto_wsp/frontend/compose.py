@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pto_wsp import ir
+from pto_wsp.errors import CompileError, ExecutionError
+from pto_wsp.frontend.captures import Captured
 from pto_wsp.frontend.declarations import Declarations, Default, KernelNames
 from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.srcloc import SrcLoc
@@ -22,6 +24,12 @@ class Traced:
     module: ir.Module
     kernels: Mapping[str, Kernel]  # by the name of the specialisation in the module
     defaults: dict[str, Default]
+    captured: tuple[Captured, ...] = ()
+
+    def check_captured(self, error: type[CompileError | ExecutionError]) -> None:
+        """Raises if an array has changed of which the plan has constants."""
+        for each in self.captured:
+            each.check(error)
 
     @property
     def callables(self) -> dict[str, Callable[..., None]]:
@@ -59,7 +67,8 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
         tuple(kernels.decls.values()),
         (stmt,),
     )
-    return Traced(module, kernels.owners, declared.defaults)
+    captured = tuple(each for part in parts for each in part.captured)
+    return Traced(module, kernels.owners, declared.defaults, captured)
 
 
 def _renamed(body: ir.Body, kernels: Mapping[str, str], temps: set[str], suffix: str) -> ir.Body:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend.scalar_expr import (
     BoolLike,
@@ -39,6 +40,7 @@ class Branch:
             lower_bool(self._condition)
         elif _open_chain(self._tracer.block) is None:
             raise CompileError(
+                Code.OTHERWISE_ALONE,
                 "P.otherwise() without a P.when before it",
                 loc=self.pending.loc,
                 why="it is the other branch of the condition directly before it",
@@ -110,6 +112,7 @@ def slot_load_u64(slot: int, region: Region, row: IntLike = 0, col: IntLike = 0)
     name = _slot_name(slot)
     if not isinstance(region, Region):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeCheckError(
+            Code.KERNEL_ARGUMENT,
             f"slot_load_u64 of {type(region).__name__}",
             loc=srcloc.here(),
             why="a slot is loaded from one element of a tensor",
@@ -129,6 +132,7 @@ def _slot_name(slot: object) -> str:
     number = None if isinstance(slot, bool) else as_int(slot)
     if number is None or not 0 <= number < MAX_SLOTS:
         raise CompileError(
+            Code.SLOT,
             f"slot {slot!r}",
             loc=srcloc.here(),
             why=f"slots are numbered from 0 to {MAX_SLOTS - 1}",

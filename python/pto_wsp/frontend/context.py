@@ -35,6 +35,10 @@ class ActiveTrace(Protocol):
         """The value of one element, read at this place."""
         ...
 
+    def parts(self, paged: Any) -> tuple[Any, Any]:
+        """The pool and the table of a paged tensor, under their names."""
+        ...
+
     def frozen(self, value: Any, loc: SrcLoc | None) -> Any:
         """An integer as it is here, whatever later happens to the slots that it reads."""
         ...

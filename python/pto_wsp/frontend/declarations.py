@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pto_wsp import ir
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.memory import same_memory
 from pto_wsp.frontend.tensor import Tensor
@@ -60,6 +61,7 @@ class Declarations:
         known = self.defaults.setdefault(name, default)
         if not same_default(known, default):
             raise CompileError(
+                Code.NAME_CLASH,
                 f"two different defaults for {name}",
                 loc=loc,
                 why=f"{_show(known)} and {_show(default)} have one name, and a name is one binding",
@@ -125,6 +127,7 @@ def _show(default: Default) -> str:
 
 def _clash(name: str, one: str, other: str, loc: SrcLoc | None) -> CompileError:
     return CompileError(
+        Code.NAME_CLASH,
         f"{name} is two things: {one} and {other}",
         loc=loc,
         why="execute(...) binds by name, and a name is one binding",

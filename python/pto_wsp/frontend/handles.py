@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.scalar_expr import as_symint, is_integer, lower
@@ -33,6 +34,7 @@ class Handle(CallResult):
         given = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
         if not all(is_integer(each) for each in given):
             raise TypeCheckError(
+                Code.AFTER,
                 f"the handle of {self._label} is indexed with {type(given[0]).__name__}",
                 loc=srcloc.here(),
                 why="indices name one task by the loops around its call",
@@ -41,6 +43,7 @@ class Handle(CallResult):
         outer = self._scopes[: len(self._scopes) - len(given)]
         if len(given) > len(self._scopes) or not all(scope.is_open for scope in outer):
             raise CompileError(
+                Code.AFTER,
                 f"the handle of {self._label} has {len(given)} indices",
                 loc=srcloc.here(),
                 why=f"its call is in {len(self._scopes)} loops, and the ones without an index "
@@ -52,6 +55,7 @@ class Handle(CallResult):
 
     def __iter__(self) -> Any:
         raise TypeCheckError(
+            Code.AFTER,
             f"the handle of {self._label} is unpacked or iterated over",
             loc=srcloc.here(),
             why="it names the tasks of a call",
@@ -62,6 +66,7 @@ class Handle(CallResult):
         """For a call that waits for these tasks."""
         if current("after=") is not self._tracer:
             raise CompileError(
+                Code.AFTER,
                 f"after= names a call of {self._label} in another workload",
                 loc=srcloc.here(),
                 why="a handle means something while its own workload is traced",
@@ -79,6 +84,7 @@ def waits(after: object) -> tuple[ir.After, ...]:
     for each in given:
         if not isinstance(each, Handle):
             raise TypeCheckError(
+                Code.AFTER,
                 f"after= is {type(each).__name__}",
                 loc=srcloc.here(),
                 why="it names calls by what they returned",

@@ -14,6 +14,7 @@ import numpy as np
 
 from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend import annotations, kernel_source
 from pto_wsp.frontend.annotations import (
@@ -119,16 +120,25 @@ class Kernel:
         where = f"kernel {self.name}: {param.name} is {tile.__name__}"
         if region.dtype is not tile.dtype:
             what = f"{where}, {region.tensor} is {region.dtype.text}"
-            raise _type_error(what, "a tile has one dtype", "pass a tensor of that dtype")
+            raise _type_error(
+                Code.TILE_MISFIT, what, "a tile has one dtype", "pass a tensor of that dtype"
+            )
         seen = [dim for dim in region.dims if not dim.dropped]
         if len(seen) != len(tile.shape):
             what = f"{where}, the region has rank {len(seen)}"
-            raise _type_error(what, "the ranks differ", "index so that the ranks are equal")
+            raise _type_error(
+                Code.TILE_MISFIT, what, "the ranks differ", "index so that the ranks are equal"
+            )
         for dim, size in zip(seen, tile.shape, strict=True):
             length = dim.extent.polynomial
             if length.is_constant and length.constant > size:
                 what = f"{where}, the region has an extent of {length.constant}"
-                raise _type_error(what, "a region must fit into its tile", "pass a smaller slice")
+                raise _type_error(
+                    Code.TILE_MISFIT,
+                    what,
+                    "a region must fit into its tile",
+                    "pass a smaller slice",
+                )
         return ir.ParamDecl(param.name, param.mode, tile.dtype, len(seen), tile.shape)
 
     def _scalar(self, param: ScalarParam, value: object) -> ir.Expr:
@@ -154,6 +164,7 @@ class Kernel:
             return expr
         kind = type(value).__name__
         raise _type_error(
+            Code.KERNEL_ARGUMENT,
             f"kernel {self.name}: {param.name} is {kind}",
             f"it is Scalar[{param.dtype.text}]",
             f"pass {_SCALARS[wanted]}",
@@ -165,6 +176,7 @@ class Kernel:
         info = np.iinfo(param.dtype.numpy)
         if not info.min <= expr.value <= info.max:
             raise _type_error(
+                Code.KERNEL_ARGUMENT,
                 f"kernel {self.name}: {param.name} is {expr.value}",
                 f"{param.dtype.text} holds {info.min} to {info.max}",
                 "pass a smaller number, or use a larger type",
@@ -182,6 +194,7 @@ class Kernel:
         if is_integer(part):
             return as_symint(part)
         raise TypeCheckError(
+            Code.INDEX,
             f"kernel {self.name} is indexed with {type(part).__name__}",
             loc=srcloc.here(),
             why="the brackets hold the task's indices, which are integers",
@@ -222,6 +235,7 @@ class Kernel:
             fix = "make it a tensor outside the workload: X = Tensor(data=array)"
         kind = type(cast(object, value)).__name__
         raise TypeCheckError(
+            Code.KERNEL_ARGUMENT,
             f"kernel {self.name}: {param} is {kind}",
             loc=srcloc.here(),
             why="a kernel parameter is a tensor or a region of one",
@@ -230,6 +244,7 @@ class Kernel:
 
     def _misfit(self, what: str, why: str) -> TypeCheckError:
         return TypeCheckError(
+            Code.KERNEL_CALL,
             f"kernel {self.name} is called with {what}",
             loc=srcloc.here(),
             why=why,
@@ -272,11 +287,19 @@ def kernel(
     body instead and the Python body is `...`; `cpp_includes` are headers for it, such as "<cmath>".
     """
     if cpp_src is not None and (not isinstance(cast(object, cpp_src), str) or not cpp_src.strip()):
-        raise _error("cpp_src holds no C++", "it is the body of the kernel", "pass its statements")
+        raise _error(
+            Code.KERNEL_BODY,
+            "cpp_src holds no C++",
+            "it is the body of the kernel",
+            "pass its statements",
+        )
     includes = tuple(_include_line(each) for each in _list_of_includes(cpp_includes))
     if includes and cpp_src is None:
         raise _error(
-            "cpp_includes without cpp_src", "a Python body includes nothing", "pass cpp_src too"
+            Code.KERNEL_BODY,
+            "cpp_includes without cpp_src",
+            "a Python body includes nothing",
+            "pass cpp_src too",
         )
 
     def decorate(function: Callable[..., None]) -> Kernel:
@@ -284,6 +307,7 @@ def kernel(
         params = _params(plain)
         if cpp_src is not None and not kernel_source.has_empty_body(plain):
             raise _error(
+                Code.KERNEL_BODY,
                 f"kernel {plain.__name__} has a C++ and a Python body",
                 "the Python body would never run",
                 "leave `...` as the Python body, or remove cpp_src",
@@ -297,9 +321,15 @@ def kernel(
 def _checked_function(function: object) -> FunctionType:
     if not isinstance(function, FunctionType):
         kind = type(function).__name__
-        raise _error(f"@kernel on {kind}", "a kernel is a function", "decorate a `def` function")
+        raise _error(
+            Code.KERNEL_FUNCTION,
+            f"@kernel on {kind}",
+            "a kernel is a function",
+            "decorate a `def` function",
+        )
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise _error(
+            Code.KERNEL_FUNCTION,
             f"kernel {function.__name__} is a generator or coroutine",
             "a task runs its kernel from beginning to end",
             "remove yield, async and await",
@@ -330,31 +360,40 @@ def _param(kernel: str, param: inspect.Parameter, scope: Any, loc: SrcLoc) -> Pa
     )
     if param.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
         why = "a kernel has a fixed list of parameters, given by position or by name"
-        raise _error(f"{what} is {param.kind.description}", why, fix, loc)
+        raise _error(Code.KERNEL_PARAMETER, f"{what} is {param.kind.description}", why, fix, loc)
     annotation: Any = param.annotation
     if annotation is inspect.Parameter.empty:
-        raise _error(f"{what} has no annotation", "it says what the kernel does to it", fix, loc)
+        raise _error(
+            Code.KERNEL_PARAMETER,
+            f"{what} has no annotation",
+            "it says what the kernel does to it",
+            fix,
+            loc,
+        )
     if isinstance(annotation, str):
         try:
             annotation = eval(annotation, {}, scope)
         except Exception as error:
             text = param.annotation
-            raise _error(f"{what}: {text} cannot be evaluated", str(error), fix, loc) from error
+            raise _error(
+                Code.KERNEL_PARAMETER, f"{what}: {text} cannot be evaluated", str(error), fix, loc
+            ) from error
     has_default = param.default is not inspect.Parameter.empty
     found = param_of(param.name, annotation, param.default if has_default else None)
     if found is None:
         shown = param.annotation if isinstance(param.annotation, str) else repr(annotation)
         why = "a parameter is a tensor or tile with a direction, a scalar, or a constant"
-        raise _error(f"{what} is annotated {shown}", why, fix, loc)
+        raise _error(Code.KERNEL_PARAMETER, f"{what} is annotated {shown}", why, fix, loc)
     if has_default and isinstance(found, TensorParam):
         why = "every call names the region of every tensor parameter"
-        raise _error(f"{what} has a default", why, "remove the default", loc)
+        raise _error(Code.KERNEL_PARAMETER, f"{what} has a default", why, "remove the default", loc)
     return found
 
 
 def _list_of_includes(includes: object) -> list[object]:
     if not isinstance(includes, list | tuple):
         raise _error(
+            Code.KERNEL_BODY,
             "cpp_includes is not a list",
             f"it is {type(includes).__name__}",
             'write cpp_includes=["<cmath>"]',
@@ -368,6 +407,7 @@ def _include_line(include: object) -> str:
     if header is not None:
         return f"#include {header[1]}"
     raise _error(
+        Code.KERNEL_BODY,
         f"cpp_includes holds {include!r}",
         "it is not a header",
         'write "<cmath>", \'"mine.h"\' or a whole #include line',
@@ -382,9 +422,9 @@ _SCALARS = {
 }
 
 
-def _type_error(what: str, why: str, fix: str) -> TypeCheckError:
-    return TypeCheckError(what, loc=srcloc.here(), why=why, fix=fix)
+def _type_error(code: Code, what: str, why: str, fix: str) -> TypeCheckError:
+    return TypeCheckError(code, what, loc=srcloc.here(), why=why, fix=fix)
 
 
-def _error(what: str, why: str, fix: str, loc: SrcLoc | None = None) -> CompileError:
-    return CompileError(what, loc=loc or srcloc.here(), why=why, fix=fix)
+def _error(code: Code, what: str, why: str, fix: str, loc: SrcLoc | None = None) -> CompileError:
+    return CompileError(code, what, loc=loc or srcloc.here(), why=why, fix=fix)

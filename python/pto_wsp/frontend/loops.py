@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 import numpy as np
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
 from pto_wsp.frontend.axis_params import AxisParam, Row, TileVar, extent_of, row_loops, tile_size
@@ -46,6 +47,7 @@ class Nest(ABC, Generic[Variables]):
         self.pending = tracer.expect_use(form, f"write `for i in {form}:` with calls in its body")
         if not axes:
             raise CompileError(
+                Code.EXTENT,
                 f"{form} without an axis",
                 loc=self.pending.loc,
                 why="a loop needs an extent",
@@ -150,6 +152,7 @@ class AxisNest(Nest[Variables]):
                 return self._symbolic(axis, name), None
             case Row():
                 raise CompileError(
+                    Code.AXIS_KIND,
                     "P(...) over a row of a sparse axis",
                     loc=loc,
                     why="a row has columns, which P.sel gives",
@@ -157,6 +160,7 @@ class AxisNest(Nest[Variables]):
                 )
             case DenseDyn() | Ragged() | Sparse() | Tiled():
                 raise CompileError(
+                    Code.AXIS_NOT_PASSED,
                     f"{axis!r} is not a parameter of the workload",
                     loc=loc,
                     why="execute binds its extent by the name of the parameter",
@@ -204,6 +208,7 @@ class SelNest(Nest[Variables]):
         super().__init__(tracer, "P.sel(...)", (row,))
         if not isinstance(row, Row):
             raise CompileError(
+                Code.AXIS_KIND,
                 f"P.sel(...) of {type(row).__name__}",
                 loc=self.pending.loc,
                 why="it loops over the columns of one row of a sparse axis",
@@ -264,6 +269,7 @@ class WhileNest(Nest[Variables]):
         super().__init__(tracer, "P.loop_while(...)", (condition,))
         if not callable(cast(object, condition)):
             raise CompileError(
+                Code.LOOP_WHILE,
                 "P.loop_while(condition) is not a function",
                 loc=self.pending.loc,
                 why="the condition is asked again before each iteration",
@@ -281,6 +287,7 @@ class WhileNest(Nest[Variables]):
         condition = lower_bool(as_symbool(self.condition()))
         if len(loop.body) != before:
             raise CompileError(
+                Code.LOOP_WHILE,
                 "the condition of P.loop_while reads a tensor",
                 loc=loc,
                 why="it is asked before the iteration, in which the read would stand",
@@ -363,6 +370,7 @@ def _number(value: object, loc: SrcLoc | None) -> ir.Const:
     if number is None or not 0 <= number < 2**63:
         shown = value if number is not None else type(value).__name__
         raise CompileError(
+            Code.EXTENT,
             f"P(...) over {shown}",
             loc=loc,
             why="a loop runs over an axis, or over an extent of at least 0",

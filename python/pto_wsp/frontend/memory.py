@@ -7,6 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from pto_wsp import sharing, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import TypeCheckError
 
 
@@ -16,6 +17,7 @@ def share(value: object, what: str) -> npt.NDArray[Any]:
         return sharing.share(value)
     except sharing.NotShared as refusal:
         raise TypeCheckError(
+            Code.MEMORY_NOT_SHARED,
             f"{what} cannot share the memory of {refusal.what}",
             loc=srcloc.here(),
             why=refusal.why,

@@ -41,6 +41,21 @@ def loop_targets(frame: FrameType | None, count: int) -> list[str] | None:
     return None
 
 
+def indexes_something(frame: FrameType | None) -> bool:
+    """Whether a frame stands at `something[index]`."""
+    if frame is None:
+        return False
+    code = dis.get_instructions(frame.f_code)
+    return any(i.offset == frame.f_lasti and is_subscript(i) for i in code)
+
+
+def is_subscript(instruction: dis.Instruction) -> bool:
+    """Whether an instruction is `something[index]`."""
+    if instruction.opname == "BINARY_OP":  # newer Pythons
+        return instruction.argrepr == "[]"
+    return instruction.opname.endswith(("_SUBSCR", "_SLICE"))
+
+
 def _stored_names(instruction: dis.Instruction) -> list[str]:
     if instruction.opname in _STORES:
         return [instruction.argval]
@@ -78,7 +93,7 @@ def _attribute(value: object, roots: tuple[Any, ...], names: tuple[str, ...]) ->
     for _ in range(_ATTRIBUTE_STEPS):
         below: list[Any] = []
         for owner in level:
-            for name, candidate in _stored_attributes(owner, names):
+            for name, candidate in stored_attributes(owner, names):
                 if candidate is value:
                     return name
                 if id(candidate) not in seen:
@@ -88,7 +103,7 @@ def _attribute(value: object, roots: tuple[Any, ...], names: tuple[str, ...]) ->
     return None
 
 
-def _stored_attributes(owner: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def stored_attributes(owner: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Attributes that can be read without running the user's code."""
     fields: Mapping[str, Any] = getattr(owner, "__dict__", {})
     for name in names:

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import polynomial as poly
 from pto_wsp.frontend.context import Scope
@@ -89,6 +90,7 @@ def _inside(what: str, trace: Callable[[SymInt], Symbolic]) -> tuple[int, Symbol
     level = _level.get()
     if level == MAX_LEVELS:
         raise CompileError(
+            Code.PLAN_LIMIT,
             f"{what} inside {MAX_LEVELS} others",
             loc=srcloc.here(),
             why=f"a plan holds {MAX_LEVELS} of them inside each other",

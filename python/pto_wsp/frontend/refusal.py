@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from pto_wsp import srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 
 ARITHMETIC = {
@@ -28,7 +29,7 @@ UNTRACED_ARITHMETIC = {
 COMPARISONS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 EQUALITY = {"__eq__": "==", "__ne__": "!="}
 CONVERSIONS = {
-    "__int__": "int()", "__index__": "range(), int() or an index of a Python object",
+    "__int__": "int()", "__index__": "range(), int() or the like",
     "__float__": "float()", "__complex__": "complex()",
     "__array__": "NumPy",
 }  # fmt: skip
@@ -44,6 +45,7 @@ Class = TypeVar("Class", bound=type)
 
 def refuse(
     *tables: dict[str, str],
+    code: Code,
     message: str,
     why: str,
     fix: str,
@@ -55,17 +57,17 @@ def refuse(
     def decorate(cls: Class) -> Class:
         for table in tables:
             for method, spelling in table.items():
-                setattr(cls, method, _refusing(spelling, message, why, fix, error))
+                setattr(cls, method, _refusing(spelling, code, message, why, fix, error))
         return cls
 
     return decorate
 
 
 def _refusing(
-    spelling: str, message: str, why: str, fix: str, error: type[CompileError]
+    spelling: str, code: Code, message: str, why: str, fix: str, error: type[CompileError]
 ) -> Callable[..., NoReturn]:
     def refusing(self: object, *operands: object) -> NoReturn:
         del self, operands
-        raise error(message.format(op=spelling), loc=srcloc.here(), why=why, fix=fix)
+        raise error(code, message.format(op=spelling), loc=srcloc.here(), why=why, fix=fix)
 
     return refusing

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import polynomial as poly
 from pto_wsp.frontend.context import Scope
+from pto_wsp.frontend.names import indexes_something
 from pto_wsp.frontend.polynomial import Polynomial
 from pto_wsp.frontend.refusal import (
     ARITHMETIC,
@@ -36,24 +38,21 @@ T = TypeVar("T")
 
 @refuse(
     TRUTH,
+    code=Code.SYMBOL_TESTED,
     message="a symbolic value cannot be tested ({op})",
     why=_TRACED_ONCE,
     fix="write `with P.when(n > 0):` for tasks that depend on it, or select(n > 0, a, b)",
 )
 @refuse(
-    CONVERSIONS,
-    message="a symbolic value cannot become a Python number ({op})",
-    why=_TRACED_ONCE,
-    fix="loop with P(...) instead of range(...); pass arrays as workload parameters to index them",
-)
-@refuse(
     ITERATION,
+    code=Code.SYMBOL_UNPACKED,
     message="a symbolic value cannot be unpacked or iterated over ({op})",
     why="it stands for one integer; P(...) over one axis gives one variable, not a tuple",
     fix="write `for i in P(axis)` for one axis and `for i, j in P(a, b)` for two",
 )
 @refuse(
     UNTRACED_ARITHMETIC,
+    code=Code.UNTRACEABLE,
     message="{op} of a symbolic value cannot be traced",
     why="scalar expressions have +, -, *, //, %, comparisons, minimum, maximum and select",
     fix="rewrite it with these, or compute it inside a kernel",
@@ -159,8 +158,38 @@ class SymInt:
         return _compare(ir.BinaryOp.NE, self, other)
 
 
+def _no_number(spelling: str) -> Callable[..., NoReturn]:
+    """A conversion of a SymInt: refused, and differently where it is an index."""
+
+    def refusing(self: SymInt, *operands: object) -> NoReturn:
+        del self, operands
+        frame = srcloc.user_frame()
+        if indexes_something(frame):
+            raise CompileError(
+                Code.SYMBOL_AS_INDEX,
+                "a symbolic value indexes something that is not a parameter of the workload",
+                loc=srcloc.of_frame(frame),
+                why="Python reads it while the workload is traced, when the index has no number",
+                fix="pass the array to the workload; its parameter is read in each run: lens[b]",
+            )
+        raise CompileError(
+            Code.SYMBOL_AS_NUMBER,
+            f"a symbolic value cannot become a Python number ({spelling})",
+            loc=srcloc.of_frame(frame),
+            why=_TRACED_ONCE,
+            fix="loop with P(...) instead of range(...), and compute with it as it is",
+        )
+
+    return refusing
+
+
+for _method, _spelling in CONVERSIONS.items():
+    setattr(SymInt, _method, _no_number(_spelling))
+
+
 @refuse(
     TRUTH,
+    code=Code.SYMBOL_TESTED,
     message="a symbolic condition cannot be tested ({op})",
     why=_TRACED_ONCE,
     fix="write `with P.when(condition):`; join conditions with &, | and ~, in brackets",
@@ -171,6 +200,7 @@ class SymInt:
     EQUALITY,
     CONVERSIONS,
     ITERATION,
+    code=Code.UNTRACEABLE,
     message="a symbolic condition is not a number ({op})",
     why="it stands for true or false",
     fix="write select(condition, 1, 0) for a number",
@@ -209,6 +239,7 @@ class SymBool:
 @refuse(
     COMPUTING,
     EQUALITY,
+    code=Code.UNTRACEABLE,
     message="a floating-point scalar is passed on, never computed with ({op})",
     why="control is made of integers",
     fix="pass it to a kernel's Scalar parameter and compute there",
@@ -257,6 +288,7 @@ def as_symbool(value: object) -> SymBool:
         number = 1 if value else 0
         return SymBool(ir.Binary(ir.BinaryOp.EQ, ir.Const(number), ir.Const(1)), frozenset())
     raise CompileError(
+        Code.UNTRACEABLE,
         f"{type(value).__name__} where a condition is wanted",
         loc=srcloc.here(),
         why="a condition compares symbolic integers",
@@ -316,6 +348,7 @@ def as_symint(value: object) -> SymInt:
     number = as_int(value)
     if number is None:
         raise CompileError(
+            Code.UNTRACEABLE,
             f"{type(value).__name__} in a scalar expression",
             loc=srcloc.here(),
             why="indices and extents are made of integers",
@@ -353,6 +386,7 @@ def check_scopes(scopes: frozenset[Scope]) -> None:
     for scope in scopes:
         if not scope.is_open:
             raise CompileError(
+                Code.LOOP_VARIABLE_ESCAPED,
                 f"a value of {scope.kind} {scope.name} is used outside of it",
                 loc=srcloc.here(),
                 why=f"it has a value only inside {scope.kind} {scope.name}",
@@ -368,6 +402,7 @@ def _apply(
         result = operation(left.polynomial, right.polynomial)
     except ZeroDivisionError:
         raise CompileError(
+            Code.ARITHMETIC,
             "division by zero in a scalar expression",
             loc=srcloc.here(),
             why="the divisor is the constant 0",
@@ -382,6 +417,7 @@ def _apply(
 
 def _too_large() -> CompileError:
     return CompileError(
+        Code.PLAN_LIMIT,
         "a scalar expression is too large",
         loc=srcloc.here(),
         why=f"written out it has more than {poly.MAX_NODES} operations",
@@ -391,6 +427,7 @@ def _too_large() -> CompileError:
 
 def _overflow() -> CompileError:
     return CompileError(
+        Code.ARITHMETIC,
         "a constant in a scalar expression does not fit 64 bits",
         loc=srcloc.here(),
         why=_INT64,
@@ -400,6 +437,7 @@ def _overflow() -> CompileError:
 
 def _not_a_tile(name: str) -> CompileError:
     return CompileError(
+        Code.AXIS_KIND,
         f".{name} of a symbolic value that is no tile",
         loc=srcloc.here(),
         why="only the variable of a loop over a Tiled axis has bounds",
@@ -409,6 +447,7 @@ def _not_a_tile(name: str) -> CompileError:
 
 def _true_division() -> CompileError:
     return CompileError(
+        Code.UNTRACEABLE,
         "/ of a symbolic value cannot be traced",
         loc=srcloc.here(),
         why="scalar expressions are integers",

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import TypeVar, cast
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
 from pto_wsp.frontend.scalar_expr import as_int
 from pto_wsp.srcloc import SrcLoc
@@ -45,7 +46,12 @@ class _Policy:
         known = NUMBERS[type(self).__name__]
         if self.kind not in known:
             forms = ", ".join(f"{type(self).__name__}.{name}()" for name in known)
-            raise _error(f"no {type(self).__name__} {self.kind!r}", f"there are {forms}", forms)
+            raise _error(
+                Code.DIRECTIVE_VALUE,
+                f"no {type(self).__name__} {self.kind!r}",
+                f"there are {forms}",
+                forms,
+            )
 
     @property
     def number(self) -> int:
@@ -149,14 +155,21 @@ class TaskWindow:
         _positive(self.size, "TaskWindow(size)")
         if self.unit == "bytes":
             raise _error(
+                Code.DIRECTIVE_NOT_ENFORCED,
                 'TaskWindow(unit="bytes")',
                 "this version does not count bytes and so could not enforce the limit",
                 'limit the number of tasks: TaskWindow(size, unit="tasks")',
             )
         if self.unit not in NUMBERS["WindowUnit"]:
-            raise _error(f"TaskWindow(unit={self.unit!r})", "no such unit", 'use unit="tasks"')
+            raise _error(
+                Code.DIRECTIVE_VALUE,
+                f"TaskWindow(unit={self.unit!r})",
+                "no such unit",
+                'use unit="tasks"',
+            )
         if not isinstance(cast(object, self.mode), WindowMode):
             raise _error(
+                Code.DIRECTIVE_VALUE,
                 f"TaskWindow(mode={self.mode!r})",
                 "the mode is a WindowMode",
                 "use WindowMode.STALL, WindowMode.ABORT or WindowMode.BENCHMARK",
@@ -233,6 +246,7 @@ def _checked(name: str, value: object, kind: type[Value], example: str) -> Value
     if value is None or isinstance(value, kind):
         return value
     raise _error(
+        Code.DIRECTIVE_VALUE,
         f"task_graph({name}={value!r})",
         f"{name} is a {kind.__name__}",
         f"write {name}={example}",
@@ -242,9 +256,14 @@ def _checked(name: str, value: object, kind: type[Value], example: str) -> Value
 def _positive(value: object, form: str) -> int:
     number = None if isinstance(value, bool) else as_int(value)
     if number is None or not 1 <= number < 2**63:
-        raise _error(f"{form}: {value!r}", "it counts tasks", "use an integer of at least 1")
+        raise _error(
+            Code.DIRECTIVE_VALUE,
+            f"{form}: {value!r}",
+            "it counts tasks",
+            "use an integer of at least 1",
+        )
     return number
 
 
-def _error(what: str, why: str, fix: str) -> ScheduleError:
-    return ScheduleError(what, loc=srcloc.here(), why=why, fix=fix)
+def _error(code: Code, what: str, why: str, fix: str) -> ScheduleError:
+    return ScheduleError(code, what, loc=srcloc.here(), why=why, fix=fix)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend import context
 from pto_wsp.frontend.memory import share
@@ -51,6 +52,7 @@ class DimRange:
 @refuse(
     COMPUTING,
     {"__getitem__": "a second index", "__setitem__": "assignment"},
+    code=Code.TENSOR_AS_VALUE,
     message="a region of a tensor has no value in a workload ({op})",
     why="a workload only says which regions the tasks touch",
     fix="index once, X[i, j], and compute inside a kernel that takes the region",
@@ -148,6 +150,7 @@ Element.__hash__ = None  # pyright: ignore[reportAttributeAccessIssue]
 @refuse(
     COMPUTING,
     {"__setitem__": "assignment"},
+    code=Code.TENSOR_AS_VALUE,
     message="a Tensor does not compute ({op})",
     why="tensors are read and written by tasks",
     fix="call a kernel on X[...] inside a workload; outside of one use X.data",
@@ -205,6 +208,7 @@ class Tensor(ArrayHolder):
         trace = context.active.get()
         if trace is None:
             raise CompileError(
+                Code.OUTSIDE_WORKLOAD,
                 "Tensor.temp outside a workload",
                 loc=srcloc.here(),
                 why="a temporary belongs to an iteration of a workload that is traced",
@@ -253,6 +257,7 @@ class Tensor(ArrayHolder):
         trace = context.active.get()
         if trace is None:
             raise CompileError(
+                Code.OUTSIDE_WORKLOAD,
                 "a Tensor is indexed outside a workload",
                 loc=srcloc.here(),
                 why="X[...] names a region for a kernel call that is being traced",
@@ -332,7 +337,9 @@ def identifier(form: str, name: object) -> str | None:
 
 
 def _bad(what: str, why: str, fix: str, form: str = "Tensor") -> TypeCheckError:
-    return TypeCheckError(f"{form}(...) with {what}", loc=srcloc.here(), why=why, fix=fix)
+    return TypeCheckError(
+        Code.TENSOR_DECLARATION, f"{form}(...) with {what}", loc=srcloc.here(), why=why, fix=fix
+    )
 
 
 def _expand(key: object, name: str, rank: int) -> list[object]:
@@ -356,6 +363,7 @@ def _dim(part: object, size: int | SymInt) -> DimRange:
     if not is_integer(part):
         kind = "None" if part is None else type(part).__name__
         raise TypeCheckError(
+            Code.INDEX,
             f"a tensor is indexed with {kind}",
             loc=srcloc.here(),
             why="a region has one integer, symbolic integer or slice per dimension",
@@ -368,6 +376,7 @@ def _slice(part: slice[object, object, object], extent: SymInt) -> DimRange:
     step = 1 if part.step is None else as_int(part.step)
     if step is None or step < 1 or isinstance(part.step, bool):
         raise TypeCheckError(
+            Code.INDEX,
             "a slice of a tensor has a step that is not a positive constant",
             loc=srcloc.here(),
             why="regions are boxes with a fixed positive step per dimension",
@@ -389,6 +398,7 @@ def _from_end(value: object, extent: SymInt) -> SymInt:
 
 def _bad_index(name: str, what: str, why: str) -> TypeCheckError:
     return TypeCheckError(
+        Code.TOO_MANY_INDICES,
         f"tensor {name} is indexed with {what}",
         loc=srcloc.here(),
         why=why,

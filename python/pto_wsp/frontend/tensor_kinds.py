@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import TypeCheckError
 from pto_wsp.frontend import context
 from pto_wsp.frontend.scalar_expr import as_symint, is_integer, lower
@@ -98,16 +99,12 @@ class PagedTensor(Tensor):
         trace = context.active.get()
         if trace is None:
             return self._shape
-        pages, rows = (part.shape for part in self.parts(trace.tensor_name(self)))
+        pages, rows = (part.shape for part in trace.parts(self))
         return (rows[0], rows[1] * pages[1], *pages[2:])
 
     def __getitem__(self, key: Any) -> Any:
         region = self.region(key)
         return Region(region.tensor, region.dtype, region.dims)
-
-    def parts(self, name: str) -> tuple[Tensor, Tensor]:
-        """The pool and the table, under names for the case that they have none of their own."""
-        return self.pool.named(f"{name}_pool"), self.table.named(f"{name}_table")
 
     def paged_declaration(self, name: str, pool: str, table: str) -> ir.TensorDecl:
         pages = ir.Pages(pool, table, self.page)
@@ -115,6 +112,5 @@ class PagedTensor(Tensor):
 
 
 def _bad(why: str, fix: str) -> TypeCheckError:
-    return TypeCheckError(
-        "PagedTensor(...) of a pool and table that do not fit", loc=srcloc.here(), why=why, fix=fix
-    )
+    what = "PagedTensor(...) of a pool and a table that do not fit"
+    return TypeCheckError(Code.PAGED_PARTS, what, loc=srcloc.here(), why=why, fix=fix)

@@ -12,9 +12,11 @@ from types import FunctionType
 from typing import Any
 
 from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.frontend import trace
 from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_signature
+from pto_wsp.frontend.captures import captured_arrays
 from pto_wsp.frontend.compose import Traced, merge
 from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.frontend.schedule import (
@@ -25,6 +27,7 @@ from pto_wsp.frontend.schedule import (
     TaskWindow,
     TracePolicy,
 )
+from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -94,7 +97,7 @@ def _workload(name: str, source: _Once, schedule: Schedule) -> Workload:
 
 
 def _no_compiler() -> Callable[..., Any]:
-    raise CompileError("no compiler is installed", fix="import pto_wsp, which installs it")
+    raise AssertionError("importing pto_wsp installs the compiler")
 
 
 _compiler: Callable[[], Callable[..., Any]] = _no_compiler
@@ -142,6 +145,7 @@ def workload(function: Callable[..., None]) -> WorkloadFunction:
     loc = srcloc.here()
     if not isinstance(function, FunctionType):
         raise CompileError(
+            Code.WORKLOAD_FUNCTION,
             f"@workload on {type(function).__name__}",
             loc=loc,
             why="a workload is a function",
@@ -149,6 +153,7 @@ def workload(function: Callable[..., None]) -> WorkloadFunction:
         )
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise CompileError(
+            Code.WORKLOAD_FUNCTION,
             f"workload {function.__name__} is a generator or coroutine",
             loc=loc,
             why="tracing runs it once from beginning to end",
@@ -157,6 +162,7 @@ def workload(function: Callable[..., None]) -> WorkloadFunction:
     for param in inspect.signature(function).parameters.values():
         if param.kind not in (param.POSITIONAL_OR_KEYWORD, param.KEYWORD_ONLY):
             raise CompileError(
+                Code.WORKLOAD_FUNCTION,
                 f"workload {function.__name__}: {param} is {param.kind.description}",
                 loc=loc,
                 why="execute rebinds each parameter by its name",
@@ -182,13 +188,18 @@ def _composed(form: str, parts: tuple[object, ...]) -> Workload:
         return _composed_inside(form, tracer, parts, loc)
     if not parts:
         raise CompileError(
-            f"{form}() of nothing", loc=loc, why="there is no work", fix="pass workloads"
+            Code.COMPOSITION,
+            f"{form}() of nothing",
+            loc=loc,
+            why="there is no work",
+            fix="pass workloads",
         )
     sources: list[_Once] = []
     for part in parts:
         if not isinstance(part, Workload):
             called = isinstance(part, WorkloadFunction)
             raise CompileError(
+                Code.COMPOSITION,
                 f"{form}(...) of {type(part).__name__}",
                 loc=loc,
                 why="it composes workloads that have their arguments",
@@ -196,6 +207,7 @@ def _composed(form: str, parts: tuple[object, ...]) -> Workload:
             )
         if not part.schedule.is_default:
             raise ScheduleError(
+                Code.COMPOSITION,
                 f"{form}(...) of a workload that has a schedule: {part.schedule}",
                 loc=loc,
                 why="a schedule applies to a whole program",
@@ -214,6 +226,12 @@ class Inlined:
         self.start = start
         self.end = end
 
+    def __getattr__(self, name: str) -> Any:
+        """What a Workload has and a part of one has not."""
+        if hasattr(Workload, name):
+            trace.refuse_inside_workload(f".{name} of a workload", f"leave out .{name}")
+        raise AttributeError(name)
+
 
 def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, Any]) -> Any:
     block = tracer.block
@@ -221,6 +239,7 @@ def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, 
     result = function(**arguments)
     if result is not None and not isinstance(result, trace.CallResult):
         raise CompileError(
+            Code.WORKLOAD_FUNCTION,
             f"workload {function.__name__} returns a value",
             loc=srcloc.here(),
             why="a workload generates tasks and has no result",
@@ -240,6 +259,7 @@ def _composed_inside(
     for part in reversed(parts):
         if not isinstance(part, Inlined) or part.block is not block or part.end != at:
             raise CompileError(
+                Code.COMPOSITION,
                 f"{form}(...) inside a workload",
                 loc=loc,
                 why="it composes calls of workloads that stand in it",
@@ -282,4 +302,6 @@ def _trace(function: FunctionType, arguments: tuple[Argument, ...], loc: SrcLoc 
         tuple(tracer.kernels.decls.values()),
         body,
     )
-    return Traced(module, kernels, tracer.declared.defaults)
+    defaults = tracer.declared.defaults
+    tensors = [default for default in defaults.values() if isinstance(default, Tensor)]
+    return Traced(module, kernels, defaults, captured_arrays(function, tensors))

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Literal, NoReturn, TypeAlias, TypeVar
 
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.ir.text import (
     IDENTIFIER,
@@ -72,7 +73,7 @@ def tokens_of(text: str, file: str) -> list[Token]:
 
 
 def fail(message: str, loc: SrcLoc, fix: str | None = None) -> NoReturn:
-    raise CompileError(message, loc=loc, fix=fix)
+    raise CompileError(Code.IR_ILLEGAL, message, loc=loc, fix=fix)
 
 
 def unescaped(token: Token) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar, assert_never
 
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.ir.nodes import (
     Alloc,
@@ -77,6 +78,7 @@ from pto_wsp.ir.verify_tensors import (
 from pto_wsp.srcloc import SrcLoc
 
 Block: TypeAlias = Combine | Sequential
+_FIXES = {Code.PLAN_LIMIT: "split the workload, or let each kernel do more"}
 T = TypeVar("T")
 
 
@@ -107,7 +109,8 @@ def verify(module: Module) -> None:
 def _check(rules: Iterable[Rule[T]], node: T, scope: Scope, loc: SrcLoc | None) -> None:
     for rule in rules:
         for fault in rule(node, scope):
-            raise fault.error(fault.message, loc=loc, why=fault.why, fix=fault.fix)
+            fix = fault.fix or _FIXES.get(fault.code)
+            raise fault.error(fault.code, fault.message, loc=loc, why=fault.why, fix=fix)
 
 
 def _check_unique(kind: str, decls: Iterable[SymbolDecl | TensorDecl | KernelDecl]) -> None:
@@ -117,7 +120,8 @@ def _check_unique(kind: str, decls: Iterable[SymbolDecl | TensorDecl | KernelDec
             there = first[decl.name]
             why = None if there is None else f"the other declaration is at {there}"
             message = f"{kind} '{decl.name}' is declared twice"
-            raise CompileError(message, loc=decl.loc, why=why, fix="rename one of the two")
+            fix = "rename one of the two"
+            raise CompileError(Code.NAME_CLASH, message, loc=decl.loc, why=why, fix=fix)
         first[decl.name] = decl.loc
 
 
@@ -178,7 +182,8 @@ def _blocks_of(part: Body) -> int:
 
 def loops_are_not_too_deep(loop: Loop | While, scope: Scope) -> Faults:
     if len(scope.loops) == MAX_LOOPS:
-        yield Fault(f"axis '{loop.axis}' is inside {MAX_LOOPS} other loops", at_most(MAX_LOOPS))
+        message = f"axis '{loop.axis}' is inside {MAX_LOOPS} other loops"
+        yield Fault(message, at_most(MAX_LOOPS), code=Code.PLAN_LIMIT)
 
 
 def blocks_are_not_too_deep(stmt: Loop | While | Cond | Block, scope: Scope) -> Faults:
@@ -188,7 +193,8 @@ def blocks_are_not_too_deep(stmt: Loop | While | Cond | Block, scope: Scope) -> 
         case Combine(parts) | Sequential(parts):
             opened = max((_blocks_of(p) for p in parts), default=1)
     if scope.blocks + opened > MAX_BLOCKS:
-        yield Fault(f"more than {MAX_BLOCKS} blocks inside each other", at_most(MAX_BLOCKS))
+        message = f"more than {MAX_BLOCKS} blocks inside each other"
+        yield Fault(message, at_most(MAX_BLOCKS), code=Code.PLAN_LIMIT)
 
 
 def loop_variable_is_new(loop: Loop | While, scope: Scope) -> Faults:
@@ -305,11 +311,13 @@ def slot_is_one_element(stmt: SlotLoad, scope: Scope) -> Faults:
     where = f"slot '{stmt.slot}'"
     yield from _region_faults(where, stmt.region, scope)
     if not all(dim.dropped for dim in stmt.region.dims):
-        yield Fault(f"{where} is loaded from a region of several elements", error=TypeCheckError)
+        message = f"{where} is loaded from a region of several elements"
+        yield Fault(message, error=TypeCheckError, code=Code.KERNEL_ARGUMENT)
     tensor = scope.tensors.get(stmt.region.tensor)
     if tensor is not None and scalar_type(tensor.dtype) is not ExprType.I64:
         message = f"{where} is loaded from '{tensor.name}', which is {tensor.dtype.text}"
-        yield Fault(message, "slots hold integers", error=TypeCheckError)
+        why = "slots hold integers"
+        yield Fault(message, why, error=TypeCheckError, code=Code.KERNEL_ARGUMENT)
 
 
 def _type(expr: Expr, scope: Scope) -> ExprType:
@@ -325,7 +333,8 @@ def block_has_parts(block: Block, _: Scope) -> Faults:
     if not parts:
         yield Fault(f"{what} of nothing", fix="leave it out")
     if len(parts) > MAX_CHILDREN or any(len(p) > MAX_CHILDREN for p in parts):
-        yield Fault(f"too many statements in one {what}", at_most(MAX_CHILDREN))
+        message = f"too many statements in one {what}"
+        yield Fault(message, at_most(MAX_CHILDREN), code=Code.PLAN_LIMIT)
     for number, part in enumerate(parts, start=1):
         if not part:
             yield Fault(f"{part_name} {number} of {what} is empty", fix="leave it out")
@@ -379,7 +388,8 @@ def _dim_faults(where: str, dim: DimSlice, scope: Scope) -> Faults:
         if _type(expr, scope) is not ExprType.I64:
             yield Fault(f"{where} has a {what} that is no integer", error=TypeCheckError)
         if isinstance(expr, Const) and expr.value < least:
-            yield Fault(f"{where} has {what} {expr.value}", f"it must be at least {least}")
+            message = f"{where} has {what} {expr.value}"
+            yield Fault(message, f"it must be at least {least}", code=Code.OUT_OF_BOUNDS)
     if dim.dropped and dim.extent != ONE:
         extent = scope.text(dim.extent)
         yield Fault(f"{where} is not seen by the kernel and has extent {extent}", "it must be 1")
@@ -405,7 +415,7 @@ def call_has_few_words(call: Call, _: Scope) -> Faults:
     words = len(call.indices) + len(call.args) + len(call.after)
     if words > MAX_ARG_WORDS:
         message = f"a call of kernel '{call.kernel}' has {words} indices and arguments"
-        yield Fault(message, at_most(MAX_ARG_WORDS))
+        yield Fault(message, at_most(MAX_ARG_WORDS), code=Code.PLAN_LIMIT)
 
 
 def labels_are_known(body: Body, _: Scope) -> Faults:
@@ -427,15 +437,17 @@ def _label_faults(body: Body, loops: tuple[str, ...], seen: dict[str, tuple[str,
             seen[stmt.label] = loops
         for after in stmt.after:
             if after.label not in seen or (after.label == stmt.label and not after.indices):
-                yield Fault(f"a call waits for '{after.label}', which is no call before it")
+                message = f"a call waits for '{after.label}', which is no call before it"
+                yield Fault(message, code=Code.AFTER)
             elif len(after.indices) > len(seen[after.label]):
-                yield Fault(f"'{after.label}' has fewer loops than {len(after.indices)}")
+                message = f"'{after.label}' has fewer loops than {len(after.indices)}"
+                yield Fault(message, code=Code.AFTER)
 
 
 def loops_fit_the_plan(body: Body, _: Scope) -> Faults:
     count = sum(isinstance(stmt, Loop | While) for stmt in walk(body))
     if count > MAX_AXES:
-        yield Fault(f"{count} loops in one module", at_most(MAX_AXES))
+        yield Fault(f"{count} loops in one module", at_most(MAX_AXES), code=Code.PLAN_LIMIT)
 
 
 # --- the rules, in the order they are tried ---
@@ -463,9 +475,12 @@ COND_RULES: tuple[Rule[Cond], ...] = (
 SLOT_SET_RULES: tuple[Rule[SlotSet], ...] = (slot_value_is_an_integer,)
 SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (slot_is_one_element, load_reads_plain_data)
 BLOCK_RULES: tuple[Rule[Block], ...] = (blocks_are_not_too_deep, block_has_parts)
-CALL_RULES: tuple[Rule[Call], ...] = (call_fits_the_kernel, call_has_few_words)
+CALL_RULES: tuple[Rule[Call], ...] = (
+    call_fits_the_kernel,
+    page_tables_are_not_written,
+    call_has_few_words,
+)
 WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (
     loops_fit_the_plan,
     labels_are_known,
-    page_tables_are_not_written,
 )

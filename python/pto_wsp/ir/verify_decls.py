@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import TypeCheckError
 from pto_wsp.ir.nodes import (
     BodyForm,
@@ -42,7 +43,7 @@ def _text_faults(what: str, text: str, limit: int = MAX_STRING_BYTES) -> Faults:
         yield Fault(f"{what} {text!r} is not valid text", "a plan stores it as UTF-8")
         return
     if size > limit:
-        yield Fault(f"a {what} of {size} bytes", f"a plan stores at most {limit}")
+        yield Fault(f"a {what} of {size} bytes", at_most(limit), code=Code.PLAN_LIMIT)
 
 
 def name_faults(what: str, name: str) -> Faults:
@@ -95,7 +96,8 @@ def default_is_a_number(symbol: SymbolDecl, _: Scope) -> Faults:
 
 def _rank_faults(what: str, rank: int) -> Faults:
     if not 0 <= rank <= MAX_RANK:
-        yield Fault(f"{what} has rank {rank}", f"a rank is between 0 and {MAX_RANK}")
+        why = f"a rank is between 0 and {MAX_RANK}"
+        yield Fault(f"{what} has rank {rank}", why, code=Code.PLAN_LIMIT)
 
 
 def tensor_rank_is_legal(tensor: TensorDecl, _: Scope) -> Faults:
@@ -118,10 +120,10 @@ def params_are_legal(kernel: KernelDecl, _: Scope) -> Faults:
     scalars = sum(isinstance(param, ScalarDecl) for param in kernel.params)
     if tensors > MAX_TENSOR_ARGS:
         message = f"kernel '{kernel.name}' has {tensors} tensor parameters"
-        yield Fault(message, at_most(MAX_TENSOR_ARGS))
+        yield Fault(message, at_most(MAX_TENSOR_ARGS), code=Code.PLAN_LIMIT)
     if scalars > MAX_SCALAR_ARGS:
         message = f"kernel '{kernel.name}' has {scalars} scalar parameters"
-        yield Fault(message, at_most(MAX_SCALAR_ARGS))
+        yield Fault(message, at_most(MAX_SCALAR_ARGS), code=Code.PLAN_LIMIT)
 
 
 def constants_have_their_type(kernel: KernelDecl, _: Scope) -> Faults:
@@ -151,7 +153,8 @@ def directive_is_legal(directive: Directive, _: Scope) -> Faults:
         if isinstance(arg, str):
             yield from _text_faults("directive argument", arg)
         elif arg is not None and not I64_MIN <= arg <= I64_MAX:
-            yield Fault(f"argument {arg} of {directive.name} does not fit 64 bits")
+            message = f"argument {arg} of {directive.name} does not fit 64 bits"
+            yield Fault(message, code=Code.DIRECTIVE_VALUE)
 
 
 def at_most(count: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, assert_never
 
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.ir.nodes import (
     ArrayLoad,
@@ -65,6 +66,7 @@ class Fault:
     why: str | None = None
     fix: str | None = None
     error: type[CompileError] = CompileError
+    code: Code = Code.IR_ILLEGAL
 
 
 Faults: TypeAlias = Iterator[Fault]
@@ -98,7 +100,8 @@ def expression_is_not_too_large(expr: Expr, _: Scope) -> Faults:
         if depth > MAX_EXPR_DEPTH or nodes > MAX_EXPR_NODES:
             size = f"{MAX_EXPR_DEPTH} levels and {MAX_EXPR_NODES} nodes"
             why = f"an expression has at most {size}"
-            yield Fault("an expression is too large", why, "compute a part of it before the run")
+            fix = "compute a part of it before the run"
+            yield Fault("an expression is too large", why, fix, code=Code.PLAN_LIMIT)
             return
 
 
@@ -107,11 +110,13 @@ def names_in_expression_are_known(expr: Expr, scope: Scope) -> Faults:
         match node:
             case LoopVar(name) if name not in scope.loops:
                 why = "only variables of enclosing loops have a value here"
-                yield Fault(f"loop variable '{name}' is used outside its loop", why)
+                message = f"loop variable '{name}' is used outside its loop"
+                yield Fault(message, why, code=Code.LOOP_VARIABLE_ESCAPED)
             case Column(loop) if loop not in scope.sparse:
                 yield Fault(f"the column of '{loop}', which is no sparse loop around here")
             case SlotRef(slot) if slot not in scope.slots:
-                yield Fault(f"slot '{slot}' has no value here", "nothing before has set it")
+                message = f"slot '{slot}' has no value here"
+                yield Fault(message, "nothing before has set it", code=Code.SLOT)
             case SymbolRef(name):
                 yield from number_faults(name, scope)
             case ArrayLoad(array, _, column):
@@ -183,9 +188,11 @@ def constants_fit(expr: Expr, scope: Scope) -> Faults:
     for node in walk_expr(expr):
         match node:
             case Const(value) if not I64_MIN <= value <= I64_MAX:
-                yield Fault(f"constant {value} does not fit 64 bits", "all index arithmetic is i64")
+                message = f"constant {value} does not fit 64 bits"
+                yield Fault(message, "all index arithmetic is i64", code=Code.ARITHMETIC)
             case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, _, Const(0)):
-                yield Fault(f"division by zero in {scope.text(expr)}")
+                message = f"division by zero in {scope.text(expr)}"
+                yield Fault(message, code=Code.ARITHMETIC)
             case _:
                 pass
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import TypeCheckError
 from pto_wsp.ir.nodes import (
     Alloc,
-    Body,
     Call,
     Const,
     ExprType,
@@ -18,7 +18,7 @@ from pto_wsp.ir.nodes import (
     TensorKind,
     ViewKind,
 )
-from pto_wsp.ir.rewrite import loop_vars, walk
+from pto_wsp.ir.rewrite import loop_vars
 from pto_wsp.ir.text import given_params
 from pto_wsp.ir.types import expr_type
 from pto_wsp.ir.verify_decls import name_is_legal, tensor_rank_is_legal
@@ -94,7 +94,12 @@ def temporary_is_there(where: str, region: Region, scope: Scope) -> Faults:
     if tensor is None or tensor.kind is not TensorKind.TEMP or region.tensor in scope.temps:
         return
     why = "it exists from its Tensor.temp(...) to the end of that loop body or condition"
-    yield Fault(f"{where}: temporary '{region.tensor}' is used outside its scope", why)
+    message = f"{where}: temporary '{region.tensor}' is used outside its scope"
+    yield Fault(message, why, code=Code.TEMPORARY_ESCAPED)
+
+
+def _misfit(message: str, why: str, fix: str) -> Fault:
+    return Fault(message, why, fix, TypeCheckError, Code.KERNEL_ARGUMENT)
 
 
 def view_fits_the_tensor(where: str, param: ParamDecl, region: Region, scope: Scope) -> Faults:
@@ -103,24 +108,23 @@ def view_fits_the_tensor(where: str, param: ParamDecl, region: Region, scope: Sc
     if is_token is not (param.view is ViewKind.TOKEN):
         why = "tokens order tasks and have no data"
         fix = f"annotate {param.name} as In[Token], Out[Token] or InOut[Token] for tokens only"
-        yield Fault(f"{where}: '{tensor.name}' is a {tensor.kind.value}", why, fix, TypeCheckError)
+        message = f"{where}: '{tensor.name}' is a {tensor.kind.value}"
+        yield _misfit(message, why, fix)
     if param.view is ViewKind.PAGED and not is_paged:
         fix = f"annotate {param.name} as In[Tensor]"
         message = f"{where} is paged, '{tensor.name}' is a {tensor.kind.value}"
-        yield Fault(message, "only paged tensors have pages", fix, TypeCheckError)
+        yield _misfit(message, "only paged tensors have pages", fix)
     if not is_paged or len(region.dims) != tensor.rank:
         return
     if not region.dims[0].dropped:
         fix = f"index it: {tensor.name}[b, ...]"
         message = f"{where}: a region of several sequences of '{tensor.name}'"
-        yield Fault(message, "each sequence has pages of its own", fix, TypeCheckError)
+        yield _misfit(message, "each sequence has pages of its own", fix)
     tokens = region.dims[1]
     if param.view is ViewKind.PAGED and (tokens.dropped or tokens.step != Const(1)):
         fix = f"pass {tensor.name}[b, first:last]"
         message = f"{where}: tokens of '{tensor.name}' are not a range"
-        yield Fault(
-            message, "a paged parameter sees tokens that follow each other", fix, TypeCheckError
-        )
+        yield _misfit(message, "a paged parameter sees tokens that follow each other", fix)
 
 
 def load_reads_plain_data(stmt: SlotLoad, scope: Scope) -> Faults:
@@ -130,20 +134,18 @@ def load_reads_plain_data(stmt: SlotLoad, scope: Scope) -> Faults:
         yield Fault(message, "control reads plain tensors", error=TypeCheckError)
 
 
-def page_tables_are_not_written(body: Body, scope: Scope) -> Faults:
+def page_tables_are_not_written(call: Call, scope: Scope) -> Faults:
     owners = {t.pages.table: t.name for t in scope.tensors.values() if t.pages is not None}
-    for call in walk(body):
-        if not isinstance(call, Call) or call.kernel not in scope.kernels:
+    if not owners or call.kernel not in scope.kernels:
+        return
+    for param, arg in zip(given_params(scope.kernels[call.kernel]), call.args, strict=False):
+        if not isinstance(arg, Region) or arg.tensor not in owners:
             continue
-        params = given_params(scope.kernels[call.kernel])
-        for param, arg in zip(params, call.args, strict=False):
-            if not isinstance(arg, Region) or arg.tensor not in owners:
-                continue
-            if isinstance(param, ParamDecl) and param.mode is not Mode.IN:
-                message = f"kernel '{call.kernel}' writes '{arg.tensor}'"
-                why = f"it is the page table of '{owners[arg.tensor]}', which must stay as it is"
-                fix = "change the table in a program of its own, or between runs"
-                yield Fault(message, why, fix, TypeCheckError)
+        if isinstance(param, ParamDecl) and param.mode is not Mode.IN:
+            message = f"kernel '{call.kernel}' writes '{arg.tensor}'"
+            why = f"it is the page table of '{owners[arg.tensor]}', which must stay as it is"
+            fix = "change the table in a program of its own, or between runs"
+            yield Fault(message, why, fix, TypeCheckError, Code.PAGE_TABLE_WRITTEN)
 
 
 TENSOR_RULES: tuple[Rule[TensorDecl], ...] = (

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pto_wsp import config
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.cache import KernelCache, hold
 from pto_wsp.kernels.compiler import (
@@ -57,6 +58,7 @@ def compile_unit(plan: Plan, unit: CppUnit) -> ctypes.CDLL:
     if isinstance(compiler, NoCompiler):
         names = ", ".join(plan.kernel_names[i] for i in unit.kernels)
         raise CompileError(
+            Code.CPP_COMPILER_MISSING,
             f"a C++ compiler is needed for the C++ kernels of this program: {names}",
             why=f"there is none: {compiler.reason}",
             fix=_INSTALL,
@@ -70,6 +72,7 @@ def compile_unit(plan: Plan, unit: CppUnit) -> ctypes.CDLL:
             return _load(cache.store(source_key, str(compiler_key), built))
     except OSError as error:
         raise CompileError(
+            Code.KERNEL_LIBRARY,
             "compiled kernels cannot be stored",
             why=str(error),
             fix=f"set {config.CACHE_DIR.name} to a folder that can be written",
@@ -177,6 +180,7 @@ def _load_once(path: Path) -> ctypes.CDLL:
     except OSError as error:
         reason = str(error).replace(f"{path}: ", "")
         raise CompileError(
+            Code.KERNEL_LIBRARY,
             "the compiled kernels cannot be loaded",
             why=reason,
             fix="if a function or library is missing, name it in PTO_WSP_CXXFLAGS (-l..., -L...)",

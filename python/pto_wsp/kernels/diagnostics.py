@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.emit_cpp import UNIT_NAME, CppUnit, cpp_body
 from pto_wsp.plan import KernelBody, Plan, Section
@@ -67,6 +68,7 @@ def compile_error(plan: Plan, unit: CppUnit, output: str, command: str) -> Compi
     if not found:
         tail = output.strip()[-2000:] or "it said nothing"
         return CompileError(
+            Code.CPP_ERROR,
             "the C++ kernels do not compile",
             why=f"the compiler failed without naming a line of them:\n{tail}",
             fix=f"the command was: {command}",
@@ -80,6 +82,7 @@ def compile_error(plan: Plan, unit: CppUnit, output: str, command: str) -> Compi
     if len(found) > _SHOWN:
         why.append(f"and {len(found) - _SHOWN} more")
     return CompileError(
+        Code.CPP_ERROR,
         _headline(plan, unit, first),
         loc=loc,
         why="\n       ".join(why) or None,

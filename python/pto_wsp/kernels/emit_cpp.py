@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, PlanError
 from pto_wsp.plan import AccessMode, BodyForm, Kernel, Param, ParamKind, Plan, Section
 
@@ -81,7 +82,9 @@ def cpp_body(plan: Plan, kernel: int) -> CppBody | None:
         return CppBody(tuple(str(line) for line in content["includes"]), str(content["source"]))
     except (ValueError, KeyError, TypeError) as error:
         name = plan.kernel_names[kernel]
-        raise PlanError(f"the C++ body of kernel {name!r} is not understood: {error}") from None
+        raise PlanError(
+            Code.PLAN_DAMAGED, f"the C++ body of kernel {name!r} is not understood: {error}"
+        ) from None
 
 
 def emit_cpp(plan: Plan) -> CppUnit | None:
@@ -215,6 +218,7 @@ def _param_name(plan: Plan, kernel: int, param: Param) -> str:
         return name
     why = "is a word of C++" if name in _RESERVED else "is not an identifier"
     raise CompileError(
+        Code.KERNEL_PARAMETER,
         f"kernel {plan.kernel_names[kernel]!r}: {name!r} cannot name a parameter of a C++ body",
         loc=plan.loc(Section.KERNEL, kernel),
         why=f"{name!r} {why}",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.compile import compile_unit
 from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point
@@ -64,6 +65,7 @@ def _form(plan: Plan, index: int) -> BodyForm:
     if form in (BodyForm.PYTHON, BodyForm.CPP):
         return form
     raise CompileError(
+        Code.TARGET_LIMIT,
         f"kernel {plan.kernel_names[index]!r} has a body of form {form.name}",
         loc=plan.loc(Section.KERNEL, index),
         why="this version runs Python and C++ bodies",
@@ -82,6 +84,7 @@ def _missing_error(plan: Plan, missing: list[int]) -> CompileError:
         f"{plan.kernel_names[index]!r}: {_function_name(plan, index)}" for index in missing
     )
     return CompileError(
+        Code.KERNEL_MISSING,
         f"no Python function was given for {'kernel' if len(names) == 1 else 'kernels'} "
         + ", ".join(names),
         loc=plan.loc(Section.KERNEL, missing[0]),

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from pto_wsp import ir, plan
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
 from pto_wsp.passes.lower_expr import ExprLowering
 
@@ -242,6 +243,7 @@ def lower_directive(directive: ir.Directive, builder: plan.PlanBuilder) -> None:
     known = plan.Directive.__members__
     if directive.name not in known:
         raise ScheduleError(
+            Code.DIRECTIVE_VALUE,
             f"there is no schedule directive {directive.name!r}",
             loc=directive.loc,
             fix=f"use one of {', '.join(known)}",

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import PlanError
 from pto_wsp.plan.container import SectionData, encode
 from pto_wsp.plan.debug import StringTable, encode_locations
@@ -222,5 +223,5 @@ class PlanBuilder:
 def _halves(value: int) -> tuple[int, int]:
     """The low and high 32 bits of a signed 64-bit integer."""
     if not -(2**63) <= value < 2**63:
-        raise PlanError(f"{value} does not fit into 64 bits")
+        raise PlanError(Code.PLAN_LIMIT, f"{value} does not fit into 64 bits")
     return value & _LOW, value >> 32 & _LOW

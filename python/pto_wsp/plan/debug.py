@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import PlanError
 from pto_wsp.plan.container import SectionData
 from pto_wsp.plan.enums import Section
@@ -30,7 +31,7 @@ class StringTable:
         """The offset of a string; PlanError if it is too long for the format."""
         raw = text.encode()
         if len(raw) > _MAX_STRING:
-            raise PlanError(f"a string of {len(raw)} bytes is too long for a plan")
+            raise PlanError(Code.PLAN_LIMIT, f"a string of {len(raw)} bytes is too long for a plan")
         found = self._offsets.setdefault(raw, len(self._data))
         if found == len(self._data):
             self._data += len(raw).to_bytes(2, "little") + raw

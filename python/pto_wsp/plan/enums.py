@@ -467,7 +467,7 @@ class Status(IntEnum):
     OK = 0
     PLAN_ERROR = 1  # the plan's bytes are damaged or not understood
     BIND_ERROR = 2  # a binding does not fit the plan
-    EXECUTION_ERROR = 3  # a value went wrong while running
+    EXECUTION_ERROR = 3  # something went wrong that has no status of its own
     KERNEL_ERROR = 4  # a kernel failed
     DEADLOCK = 5  # nothing can run
     WINDOW_OVERFLOW = 6  # the window was full and its mode is ABORT
@@ -475,3 +475,16 @@ class Status(IntEnum):
     TIMEOUT = 8  # the wait ran out
     SCHEDULE_ERROR = 9  # a directive that this target cannot enforce
     UNSUPPORTED = 10  # a feature that this target does not have
+    RANGE_ERROR = 11  # a bound number is outside its legal range
+    LENGTH_ERROR = 12  # the lengths of a ragged axis do not match the axis around
+    READ_ONLY = 13  # tasks write a tensor whose memory is read-only
+    ARRAY_WRITTEN = 14  # tasks write memory that control reads as an array
+    OUT_OF_BOUNDS = 15  # a region or an index outside its tensor or array
+    ARITHMETIC = 16  # a division by zero, or a number that does not fit
+    NEGATIVE_EXTENT = 17  # a loop, temporary or token of negative extent
+    LOOP_LIMIT = 18  # a LOOP_WHILE that goes on beyond its limit
+    DATA_DEPENDENT = 19  # the tasks depend on data that tasks compute
+    PAGE_SIZE = 20  # a pool has pages of another size than the paged tensor
+    PAGE_ERROR = 21  # tokens on pages that are not in the pool, or on several
+    UNBOUNDED = 22  # nothing bounds the size of a temporary
+    NO_MEMORY = 23  # there is no memory for temporaries

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pto_wsp import _core
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import PlanError
 from pto_wsp.plan.container import SectionData, encode, plan_digest, schedule_digest
 from pto_wsp.plan.debug import Locations, encode_locations
@@ -44,7 +45,7 @@ class Plan(PlanReader):
         fault = _core.plan_validate(data)
         if fault is not None:
             offset, message = fault
-            raise PlanError(message, offset=offset)
+            raise PlanError(Code.PLAN_DAMAGED, message, offset=offset)
         super().__init__(data, locations)
         self._check_identities()
 
@@ -122,7 +123,10 @@ class Plan(PlanReader):
             mine, theirs = self.records(record), other.records(record)
             name = other.string(theirs[node.a].name)
             if node.a >= len(mine) or self.string(mine[node.a].name) != name:
-                raise PlanError(f"the schedule reads {name!r}, which this plan does not have there")
+                raise PlanError(
+                    Code.PLAN_DAMAGED,
+                    f"the schedule reads {name!r}, which this plan does not have there",
+                )
 
     def _check_same_places(self, other: Plan) -> None:
         """Places name sites and meshes by number: both plans must mean the same ones."""
@@ -130,19 +134,29 @@ class Plan(PlanReader):
         for place in other.records(Place):
             path = other.records(Site)[place.site].path_hash
             if place.site >= len(sites) or sites[place.site].path_hash != path:
-                raise PlanError(f"the schedule places site {place.site}, which is another one here")
+                raise PlanError(
+                    Code.PLAN_DAMAGED,
+                    f"the schedule places site {place.site}, which is another one here",
+                )
             name = other.string(other.records(Mesh)[place.mesh].name)
             if place.mesh >= len(meshes) or self.string(meshes[place.mesh].name) != name:
-                raise PlanError(f"the schedule uses mesh {name!r}, which this plan does not have")
+                raise PlanError(
+                    Code.PLAN_DAMAGED,
+                    f"the schedule uses mesh {name!r}, which this plan does not have",
+                )
 
     def _check_identities(self) -> None:
         """The checks that need blake2b, which the core does not have."""
         header, sections = self._file.header, self._file.sections.values()
         if plan_digest(sections) != (header.plan_id_lo, header.plan_id_hi):
-            raise PlanError("the plan id is not that of the contents", offset=_PLAN_ID_OFFSET)
+            raise PlanError(
+                Code.PLAN_DAMAGED, "the plan id is not that of the contents", offset=_PLAN_ID_OFFSET
+            )
         if schedule_digest(sections) != (header.schedule_id_lo, header.schedule_id_hi):
             raise PlanError(
-                "the schedule id is not that of the contents", offset=_SCHEDULE_ID_OFFSET
+                Code.PLAN_DAMAGED,
+                "the schedule id is not that of the contents",
+                offset=_SCHEDULE_ID_OFFSET,
             )
         self._check_bodies()
 
@@ -158,6 +172,7 @@ class Plan(PlanReader):
             if known[run] != (record.hash_lo, record.hash_hi):
                 name = self.kernel_names[record.kernel]
                 raise PlanError(
+                    Code.PLAN_DAMAGED,
                     f"the body of kernel {name!r} does not have the hash it claims",
                     offset=found.offset + index * found.record_size,
                 )

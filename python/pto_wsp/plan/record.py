@@ -9,6 +9,7 @@ from enum import Enum, IntEnum
 from functools import cache
 from typing import ClassVar, Self, TypeAlias
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import PlanError
 from pto_wsp.plan.enums import Section
 
@@ -44,7 +45,7 @@ class Record:
         try:
             return struct.pack(self._format, *values)
         except struct.error as error:
-            raise PlanError(f"{self} does not fit its layout: {error}") from None
+            raise PlanError(Code.PLAN_LIMIT, f"{self} does not fit its layout: {error}") from None
 
     @classmethod
     def unpack_all(cls, data: bytes, stride: int) -> Iterator[Self]:

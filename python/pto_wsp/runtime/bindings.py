@@ -10,13 +10,17 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
+from pto_wsp import srcloc
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import Const, Plan, Section, Symbol, SymbolKind
+from pto_wsp.runtime.run_errors import run_error
 from pto_wsp.sharing import NotShared, share
 from pto_wsp.srcloc import SrcLoc
 
 Value = int | float | npt.NDArray[Any]
+_COMPILED = "the program was compiled for what it has here"
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +71,9 @@ class Binder:
             index = self._index.get(name)
             if index is None:
                 raise ExecutionError(
+                    Code.UNKNOWN_NAME,
                     f"this program has no name {name!r} to bind",
+                    loc=srcloc.here(),
                     why=f"it binds {', '.join(self._names) or 'nothing'}",
                     fix="names fixed at compile time (Dense[...], Python ints) cannot be rebound",
                 )
@@ -75,8 +81,10 @@ class Binder:
         if None in merged:
             missing = merged.index(None)
             raise ExecutionError(
+                Code.UNBOUND_NAME,
                 f"nothing is bound to {self._names[missing]!r}",
                 loc=self._loc(missing),
+                why="it was made without data, so there is none to begin with",
                 fix=f"pass it to execute({self._names[missing]}=...)",
             )
         return cast("tuple[Bound, ...]", tuple(merged))
@@ -116,9 +124,10 @@ class Binder:
             return 1 if value else 0
         number = _integer(value)
         if number is None:
-            raise self._mismatch(index, f"an integer, not {type(value).__name__}")
+            raise self._mismatch(index, f"an integer, not {type(value).__name__}", "pass int(...)")
         if not symbol.min_value <= number <= symbol.max_value:
-            raise ExecutionError(
+            raise run_error(
+                Code.BINDING_RANGE,
                 f"{self._names[index]!r} is {number}, legal are {symbol.min_value} to "
                 f"{symbol.max_value}",
                 loc=self._loc(index),
@@ -129,35 +138,50 @@ class Binder:
         numbers = (int, float, np.integer, np.floating)
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers):
             kind = type(cast(object, value)).__name__
-            raise self._mismatch(index, f"a number, not {kind}")
+            raise self._mismatch(index, f"a number, not {kind}", "pass a Python number")
         return float(cast(float, value))
 
     def _accept_array(self, index: int, symbol: Symbol, value: object) -> npt.NDArray[Any]:
         if symbol.kind == SymbolKind.ARRAY and isinstance(value, (list, tuple)):
-            value = np.asarray(value, dtype=DType(symbol.dtype).numpy)
+            value = _integers(cast(object, value), DType(symbol.dtype).numpy)
         try:
             array = share(value)
         except NotShared as refusal:
             wanted = f"an array that can be used in place, not {refusal.what}"
-            raise self._mismatch(index, wanted, refusal.why, refusal.fix) from refusal
+            raise self._not_shared(index, wanted, refusal.why, refusal.fix) from refusal
         dtype = DType(symbol.dtype).numpy
         if array.dtype != dtype:
             swapped = array.dtype.newbyteorder() == dtype
             raise self._mismatch(
                 index,
                 f"dtype {dtype}, not {array.dtype}",
-                "its bytes are in the other order" if swapped else None,
                 f"pass a converted copy, array.astype({dtype.name!r}), and look there for results",
+                why="its bytes are in the other order" if swapped else _COMPILED,
             )
         if array.ndim != symbol.rank:
-            raise self._mismatch(index, f"{symbol.rank} dimensions, not {array.ndim}")
+            dimensions = f"{symbol.rank} dimensions, not {array.ndim}"
+            raise self._mismatch(index, dimensions, "pass array.reshape(...)", Code.BINDING_RANK)
         return array
 
     def _mismatch(
-        self, index: int, wanted: str, why: str | None = None, fix: str | None = None
+        self,
+        index: int,
+        wanted: str,
+        fix: str,
+        code: Code = Code.BINDING_TYPE,
+        why: str = _COMPILED,
     ) -> ExecutionError:
         message = f"{self._names[index]!r} must be bound to {wanted}"
-        return ExecutionError(message, loc=self._loc(index), why=why, fix=fix)
+        return ExecutionError(code, message, loc=self._loc(index), why=why, fix=fix)
+
+    def _not_shared(self, index: int, wanted: str, why: str, fix: str) -> ExecutionError:
+        return ExecutionError(
+            Code.MEMORY_NOT_SHARED,
+            f"{self._names[index]!r} must be bound to {wanted}",
+            loc=self._loc(index),
+            why=why,
+            fix=fix,
+        )
 
     def _loc(self, index: int) -> SrcLoc | None:
         return self._plan.loc(Section.SYMBOL, index)
@@ -187,3 +211,12 @@ def _integer(value: object) -> int | None:
         return operator.index(cast(SupportsIndex, value))
     except TypeError:
         return None
+
+
+def _integers(value: object, dtype: np.dtype[Any]) -> object:
+    """A list of integers as an array; anything else as it is, to be refused with its own type."""
+    try:
+        found = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return value
+    return found.astype(dtype) if found.dtype.kind in "iu" or not found.size else found

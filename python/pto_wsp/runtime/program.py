@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from pto_wsp import srcloc
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Value, show
@@ -68,6 +70,7 @@ class Program:
         self._pending: list[Run] = []
         self._last: Run | None = None
         self._closed = False
+        self._check: Callable[[], None] | None = None
         _alive.add(self)
 
     @classmethod
@@ -119,7 +122,10 @@ class Program:
             try:
                 if not run.wait(left):
                     raise SynchronizeTimeout(
+                        Code.RUN_NOT_ENDED,
                         f"{len(self._pending)} run(s) not done after {timeout} s",
+                        loc=srcloc.here(),
+                        why="synchronize(timeout=...) waits no longer than that",
                         fix="they go on; call synchronize() again",
                     )
             except SynchronizeTimeout:
@@ -143,10 +149,11 @@ class Program:
     def instance(self) -> Program:
         """Another program of the same plan, kernels and current bindings, with workers of its own.
         Runs of one program queue in call order; runs of two instances go on at the same time."""
-        self._check_open()
+        self._check_usable()
         engine = self._engine.clone()
         other = Program(self.plan, engine, target=self.target, single=self._single)
         other._binder.adopt(self._binder)
+        other._check = self._check
         return other
 
     def close(self) -> None:
@@ -217,7 +224,7 @@ class Program:
         first. `line` tells apart several calls of one kernel. Tensors hold what they hold now,
         under the current bindings; nothing of the program changes.
         """
-        self._check_open()
+        self._check_usable()
         assert self._single is not None, "the driver gives every program one"
         bound = self._binder.bind({})
         where = None if path is None else Path(path)
@@ -243,8 +250,12 @@ class Program:
         kernels = ", ".join(self.plan.kernel_names)
         return f"<Program on {self.target}: {self.plan.task_bytes} bytes, kernels {kernels}>"
 
+    def check_before_runs(self, check: Callable[[], None]) -> None:
+        """Calls `check` before each run; it raises if the plan is out of date."""
+        self._check = check
+
     def _start(self, bindings: Mapping[str, object], *, asynchronous: bool) -> Run:
-        self._check_open()
+        self._check_usable()
         hashed = False
         if "hash" in bindings and not self._binder.has("hash"):
             bindings = dict(bindings)
@@ -255,16 +266,30 @@ class Program:
         return run
 
     def _generate(self, bindings: Mapping[str, object]) -> Generated:
-        self._check_open()
+        self._check_usable()
         return self._engine.generate(self._binder.bind(bindings))
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
+        if self._check is not None:
+            self._check()
         if self._closed:
-            raise ExecutionError("this program was closed", fix="compile the workload again")
+            raise ExecutionError(
+                Code.PROGRAM_STATE,
+                "this program was closed",
+                loc=srcloc.here(),
+                why="close() has given its threads back",
+                fix="compile the workload again",
+            )
 
     def _ended(self) -> Run:
         if self._last is None:
-            raise ExecutionError("no run has ended yet", fix="call execute() first")
+            raise ExecutionError(
+                Code.PROGRAM_STATE,
+                "no run has ended yet",
+                loc=srcloc.here(),
+                why="stats and traces are those of the last run that was waited for",
+                fix="call execute(), or synchronize() after execute_async()",
+            )
         return self._last
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pto_wsp import _core
+from pto_wsp import _core, srcloc
 from pto_wsp.backends.base import Engine
 from pto_wsp.backends.cpu.failures import Failure, NativeError
 from pto_wsp.backends.cpu.python_kernels import make_dispatch
 from pto_wsp.config import NUM_THREADS
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
 from pto_wsp.plan import NONE, Plan, Site, Status, Symbol
@@ -60,7 +61,7 @@ class CpuBackend:
         workers = _workers(options.get("num_threads", 0))
         seed = options.get("seed", 0)
         if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-            raise CompileError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}")
+            raise _bad_option("seed must be an integer from 0 to 2**64 - 1", seed)
         return CpuEngine(plan, kernels, workers, seed)
 
 
@@ -230,10 +231,20 @@ def _failure(error: NativeError | None) -> Failure:
 
 def _workers(num_threads: object) -> int:
     if isinstance(num_threads, bool) or not isinstance(num_threads, int):
-        raise CompileError(f"num_threads must be an integer, not {num_threads!r}")
+        raise _bad_option("num_threads must be an integer", num_threads)
     if not 0 <= num_threads <= _MAX_WORKERS:
-        raise CompileError(f"num_threads must be 0 (choose) to {_MAX_WORKERS}, not {num_threads}")
+        raise _bad_option(f"num_threads must be 0 (choose) to {_MAX_WORKERS}", num_threads)
     return num_threads or NUM_THREADS.get() or os.cpu_count() or 1
+
+
+def _bad_option(rule: str, value: object) -> CompileError:
+    return CompileError(
+        Code.TARGET_OPTION,
+        f"{rule}, not {value!r}",
+        loc=srcloc.here(),
+        why="it is an option of target cpu_sim",
+        fix="pass such a number, or leave the option out",
+    )
 
 
 def _after_fork() -> None:

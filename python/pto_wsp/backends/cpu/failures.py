@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import (
     CompileError,
     DeadlockError,
@@ -14,10 +15,29 @@ from pto_wsp.errors import (
     ScheduleError,
     WindowOverflow,
 )
-from pto_wsp.plan import NONE, Plan, Section, Status
+from pto_wsp.plan import NONE, Plan, ScheduleArg, ScheduleEntry, Section, Status
+from pto_wsp.runtime.run_errors import run_error, tasks_depend_on_data
 from pto_wsp.srcloc import SrcLoc
 
 NativeError = tuple[int, str, int, int, int, int, tuple[int, ...], int, int]
+
+# What went wrong in a run, in the words of the user's errors. Statuses that are not here have a
+# class of exception of their own.
+_CODES = {
+    Status.BIND_ERROR: Code.BINDING_TYPE,
+    Status.RANGE_ERROR: Code.BINDING_RANGE,
+    Status.LENGTH_ERROR: Code.LENGTHS,
+    Status.READ_ONLY: Code.READ_ONLY,
+    Status.ARRAY_WRITTEN: Code.ARRAY_WRITTEN,
+    Status.OUT_OF_BOUNDS: Code.OUT_OF_BOUNDS,
+    Status.ARITHMETIC: Code.ARITHMETIC,
+    Status.NEGATIVE_EXTENT: Code.NEGATIVE_EXTENT,
+    Status.LOOP_LIMIT: Code.LOOP_LIMIT,
+    Status.PAGE_SIZE: Code.PAGED_PARTS,
+    Status.PAGE_ERROR: Code.PAGES,
+    Status.UNBOUNDED: Code.TEMPORARY_SIZE,
+    Status.INTERRUPTED: Code.PROGRAM_STATE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +71,58 @@ class Failure:
         """The exception that a user sees."""
         match self.status:
             case Status.PLAN_ERROR:
-                return PlanError(self.message, offset=self.offset)
+                return PlanError(Code.PLAN_DAMAGED, self.message, offset=self.offset)
             case Status.SCHEDULE_ERROR:
-                return ScheduleError(self.message)
+                return ScheduleError(
+                    Code.DIRECTIVE_NOT_ENFORCED,
+                    f"{self._directive(plan)} cannot be enforced by cpu_sim",
+                    loc=self._loc(plan),
+                    why="the target does not know it, or not with these numbers",
+                    fix="use smaller numbers, or leave the directive out",
+                )
             case Status.UNSUPPORTED:
-                return CompileError(self.message)
+                return CompileError(
+                    Code.TARGET_LIMIT,
+                    self.message,
+                    loc=self._loc(plan),
+                    why="target cpu_sim runs a part of what a plan can hold",
+                    fix="write the workload without it, or use another target",
+                )
+            case Status.DATA_DEPENDENT:
+                return tasks_depend_on_data()
             case Status.KERNEL_ERROR:
                 return self.kernel_error(plan, self.message)
             case Status.DEADLOCK:
-                return DeadlockError(self.message)
+                return DeadlockError(Code.RUN_NOT_ENDED, self.message)
             case Status.WINDOW_OVERFLOW:
                 return WindowOverflow(
+                    Code.WINDOW_FULL,
                     self.message,
                     loc=self._loc(plan),
                     fix="use a larger TaskWindow, or mode=WindowMode.STALL",
                 )
             case _:
-                return ExecutionError(self.message + self._where(plan), loc=self._loc(plan))
+                return self._run_error(plan)
+
+    def _run_error(self, plan: Plan) -> ExecutionError:
+        code = _CODES.get(self.status)
+        if code is None:  # an exception of the C++ library
+            message = "the run needs more threads or memory than the system gives"
+            return run_error(Code.MACHINE_RESOURCES, message, why=self.message)
+        return run_error(code, self.message + self._where(plan), loc=self._loc(plan))
+
+    def _directive(self, plan: Plan) -> str:
+        if self.record is None:
+            return "a directive"
+        entry = plan.records(ScheduleEntry)[self.record[1]]
+        args = plan.records(ScheduleArg)[entry.args : entry.args + entry.num_args]
+        return f"{entry.id.name.lower()}({', '.join(str(arg.bits) for arg in args)})"
 
     def kernel_error(self, plan: Plan, reason: str) -> KernelError:
         """A failed kernel, with `reason` in the user's words."""
         reason = reason or "the kernel returned a failure without a message"
         return KernelError(
+            Code.KERNEL_FAILED,
             f"kernel {self._task(plan)} failed: {reason}",
             kernel=self._kernel(plan),
             indices=self.indices,

@@ -21,19 +21,17 @@ from pto_wsp.backends.reference.call import NativeFailure, make_caller
 from pto_wsp.backends.reference.check import check_plan, trace_capacity
 from pto_wsp.backends.reference.task_hash import task_words
 from pto_wsp.backends.reference.walk import Task, Walk, call_text
-from pto_wsp.errors import CompileError, ExecutionError, KernelError
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import ExecutionError, KernelError
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.plan import Feature, Kernel, Plan, Section, Site
 from pto_wsp.plan.hashing import task_lanes
 from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.run_errors import run_error, tasks_depend_on_data
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import trace_dtype
 
 _U64 = (1 << 64) - 1
-DEPENDS_ON_DATA = (
-    "which tasks there are depends on data that tasks compute: they are known only while the "
-    "program runs; use execute(hash=True)"
-)
 
 
 class ReferenceBackend:
@@ -81,7 +79,7 @@ class ReferenceEngine:
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         if Feature.DATA_DEPENDENT in self.plan.features:
-            raise CompileError(DEPENDS_ON_DATA)
+            raise tasks_depend_on_data()
         count = first = second = 0
         for task in Walk(BoundPlan(self.plan, bindings)).tasks():
             lanes = self.lanes(task)
@@ -209,7 +207,8 @@ class ReferenceRun:
         try:
             for task in walk.tasks():
                 if self._cancelled:
-                    raise ExecutionError("the run was ended early: its program was closed")
+                    message = "the run was ended early: its program was closed"
+                    raise run_error(Code.PROGRAM_STATE, message)
                 if self._hash is not None:
                     lanes = self._engine.lanes(task)
                     self._hash = self._hash[0] + lanes[0], self._hash[1] + lanes[1]
@@ -235,6 +234,7 @@ class ReferenceRun:
         if not isinstance(error, NativeFailure):
             what = f"{type(error).__name__}: {what}".rstrip(": ")
         return KernelError(
+            Code.KERNEL_FAILED,
             f"kernel {call_text(name, task.indices)} failed: {what}",
             kernel=name,
             indices=task.indices,

@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import NONE, Access, AccessMode, Plan, Section, Symbol, SymbolKind, Tensor
 from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.run_errors import run_error
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -68,9 +70,9 @@ class BoundPlan:
     def symbol_name(self, symbol: int) -> str:
         return self.plan.string(self._symbols[symbol].name)
 
-    def error(self, symbol: int, message: str) -> ExecutionError:
+    def error(self, code: Code, symbol: int, message: str) -> ExecutionError:
         """An error that points at the declaration of a name."""
-        return ExecutionError(message, loc=self.plan.loc(Section.SYMBOL, symbol))
+        return run_error(code, message, loc=self.plan.loc(Section.SYMBOL, symbol))
 
     def _check_range(self, index: int) -> None:
         symbol = self._symbols[index]
@@ -83,6 +85,7 @@ class BoundPlan:
             return
         bad = high if low in legal else low
         raise self.error(
+            Code.BINDING_RANGE,
             index,
             f"{self.symbol_name(index)!r} holds {bad}, legal are {symbol.min_value} to "
             f"{symbol.max_value}",
@@ -100,18 +103,21 @@ class BoundPlan:
             for table in tables:
                 if np.may_share_memory(self.array(symbol), self.array(table)):
                     raise self.error(
+                        Code.ARRAY_WRITTEN,
                         table,
                         f"page table {self.symbol_name(table)!r} shares memory with a tensor that "
                         "tasks write; the pages of a run must stay where they are",
                     )
             name = self.symbol_name(symbol)
             if bindings[symbol].read_only:
-                raise self.error(symbol, f"tensor {name!r} is read-only, but tasks write it")
+                message = f"tensor {name!r} is read-only, but tasks write it"
+                raise self.error(Code.READ_ONLY, symbol, message)
             for index, record in enumerate(self._symbols):
                 if record.kind != SymbolKind.ARRAY:
                     continue
                 if np.may_share_memory(self.array(symbol), self.array(index)):
                     raise self.error(
+                        Code.ARRAY_WRITTEN,
                         index,
                         f"array {self.symbol_name(index)!r} shares memory with tensor {name!r}, "
                         "which tasks write; control may only read arrays that no task writes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.plan import (
     Directive,
@@ -68,6 +69,7 @@ def trace_capacity(plan: Plan) -> int:
                 return capacity
             case _:
                 raise ScheduleError(
+                    Code.DIRECTIVE_NOT_ENFORCED,
                     "the reference target cannot enforce this trace policy",
                     loc=plan.loc(Section.SCHEDULE, index),
                     why="it knows none() and timestamps()",
@@ -82,5 +84,6 @@ def _names(ops: frozenset[Op]) -> set[str]:
 def _refuse(what: str, names: set[str]) -> None:
     if names:
         raise CompileError(
-            f"the reference target does not run plans with the {what} {', '.join(sorted(names))}"
+            Code.TARGET_LIMIT,
+            f"the reference target does not run plans with the {what} {', '.join(sorted(names))}",
         )

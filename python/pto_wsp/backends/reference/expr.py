@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pto_wsp.backends.reference.bound import BoundPlan
+from pto_wsp.error_codes import Code
 from pto_wsp.plan import NONE, Expr, ExprOp, ReduceOp, ScalarType
 
 INT64_MIN = -(1 << 63)
@@ -15,8 +16,9 @@ INT64_MAX = (1 << 63) - 1
 class ExprFault(Exception):
     """An expression has no value. Whoever asked knows the place in the user's program."""
 
-    def __init__(self, message: str, *, why: str | None = None) -> None:
+    def __init__(self, code: Code, message: str, *, why: str | None = None) -> None:
         super().__init__(message)
+        self.code = code
         self.why = why
 
 
@@ -94,7 +96,8 @@ class Evaluator:
         for index, length in zip(indices, array.shape, strict=True):
             if not 0 <= index < length:
                 name = self._plan.symbol_name(e.a)
-                raise ExprFault(f"index {index} is outside array {name!r} of length {length}")
+                message = f"index {index} is outside array {name!r} of length {length}"
+                raise ExprFault(Code.OUT_OF_BOUNDS, message)
         return _fitting(int(array[tuple(indices)]))
 
     def _reduce(self, e: Expr, scope: Scope) -> int:
@@ -188,11 +191,12 @@ def _binary(op: ExprOp, a: int, b: int) -> int:
 
 def _divisor(b: int) -> int:
     if b == 0:
-        raise ExprFault("division by zero in an index expression")
+        raise ExprFault(Code.ARITHMETIC, "division by zero in an index expression")
     return b
 
 
 def _fitting(value: int) -> int:
     if INT64_MIN <= value <= INT64_MAX:
         return value
-    raise ExprFault(f"integer overflow in an index expression: {value} does not fit 64 bits")
+    message = f"integer overflow in an index expression: {value} does not fit 64 bits"
+    raise ExprFault(Code.ARITHMETIC, message)

@@ -10,8 +10,9 @@ from pto_wsp.backends.reference.bound import BoundPlan, shape_only
 from pto_wsp.backends.reference.expr import Evaluator, ExprFault, Scope
 from pto_wsp.backends.reference.region import Region
 from pto_wsp.dtypes import DType
-from pto_wsp.errors import ExecutionError
+from pto_wsp.error_codes import Code
 from pto_wsp.plan import NONE, Dim, ParamKind, Section, Storage, StorageClass, Tensor
+from pto_wsp.runtime.run_errors import run_error
 
 _POISON = 0xCD  # what temporaries hold before a task writes them
 
@@ -36,14 +37,14 @@ class Memory:
                     self._bound.tensors[index] = shape_only(self._shape(index, "token", Scope(())))
             except ExprFault as fault:
                 loc = self._bound.plan.loc(Section.TENSOR, index)
-                raise ExecutionError(str(fault), loc=loc) from None
+                raise run_error(fault.code, str(fault), loc=loc) from None
 
     def _check_page(self, tensor: Tensor) -> None:
         page, there = self._evaluator.value(tensor.page, Scope(())), self._bound.pool(tensor)
         if page != there.shape[1] or page < 1:
             name = self._bound.plan.string(tensor.name)
             what = f"paged tensor {name!r} has {page} tokens a page"
-            raise ExprFault(f"{what}, its pool has {there.shape[1]}")
+            raise ExprFault(Code.PAGED_PARTS, f"{what}, its pool has {there.shape[1]}")
 
     def allocate(self, alloc: int, scope: Scope) -> None:
         """New temporaries for an iteration; ExprFault if their shape is not one."""
@@ -63,7 +64,9 @@ class Memory:
         name = self._bound.plan.string(tensor.name)
         for extent in shape:
             if extent < 0:
-                raise ExprFault(f"{kind} {name!r} has the negative extent {extent}")
+                raise ExprFault(
+                    Code.NEGATIVE_EXTENT, f"{kind} {name!r} has the negative extent {extent}"
+                )
         return shape
 
     def on_pages(self, region: Region, kind: ParamKind) -> Region:
@@ -79,11 +82,12 @@ class Memory:
         name = self._bound.plan.string(tensor.name)
         if kind != ParamKind.PAGED and first_page != last_page:
             what = f"tokens {tokens.start} to {last}, which lie on several pages,"
-            raise ExprFault(f"{what} of paged tensor {name!r}")
+            raise ExprFault(Code.PAGES, f"{what} of paged tensor {name!r}")
         numbers = tuple(int(n) for n in table[sequence, first_page : last_page + 1])
         for k, number in enumerate(numbers):
             if not 0 <= number < pool.shape[0]:
                 token = max(tokens.start, (first_page + k) * page)
                 what = f"page {number} for token {token} of sequence {sequence}"
-                raise ExprFault(f"{what} is outside the pool of paged tensor {name!r}")
+                message = f"{what} is outside the pool of paged tensor {name!r}"
+                raise ExprFault(Code.PAGES, message)
         return replace(region, pages=numbers)

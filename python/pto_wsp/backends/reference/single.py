@@ -18,6 +18,7 @@ from pto_wsp.backends.reference.call import (
 from pto_wsp.backends.reference.region import DimRange, Region
 from pto_wsp.backends.reference.walk import Task, Walk, call_text
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, KernelError
 from pto_wsp.kernels import LoadedKernel, scalar_value
 from pto_wsp.plan import (
@@ -67,6 +68,7 @@ def run_task(
         if not isinstance(error, NativeFailure):
             what = f"{type(error).__name__}: {what}".rstrip(": ")
         raise KernelError(
+            Code.KERNEL_FAILED,
             f"kernel {call_text(name, indices)} failed: {what}",
             kernel=name,
             indices=indices,
@@ -87,11 +89,12 @@ def find_site(plan: Plan, kernel: str, line: int | None) -> int:
     if not calls:
         known = ", ".join(sorted({_plain(names, s) for s in sites} - {""}))
         what = f"no task of this program runs a kernel {kernel!r}"
-        raise ExecutionError(what, fix=f"use one of: {known}")
+        raise ExecutionError(Code.RUN_TASK, what, fix=f"use one of: {known}")
     chosen = [i for i, at in zip(calls, lines, strict=True) if line in (None, at)]
     if len(chosen) == 1:
         return chosen[0]
     raise ExecutionError(
+        Code.RUN_TASK,
         f"kernel {kernel!r} is called at {len(calls)} places",
         fix=f"say which: {', '.join(f'line={at}' for at in lines)}",
     )
@@ -119,15 +122,27 @@ def loop_indices(
     what = f"{plan.site_name(site)} stands in the loops ({', '.join(names)})"
     unknown = sorted(set(named) - set(names))
     if unknown:
-        raise ExecutionError(f"{what}, not in {unknown[0]!r}", fix="name those loops")
+        raise ExecutionError(
+            Code.RUN_TASK, f"{what}, not in {unknown[0]!r}", fix="name those loops"
+        )
     values = dict(enumerate(given))
     for level, name in enumerate(names):
         if name in named:
             values[level] = named[name]
     missing = [name for level, name in enumerate(names) if level not in values]
     if missing or len(given) > len(names):
-        raise ExecutionError(what, fix=f"give an index for each: {', '.join(names)}")
+        raise _bad_indices(plan, site, what, names)
     return tuple(values[level] for level in range(len(names)))
+
+
+def _bad_indices(plan: Plan, site: int, what: str, names: list[str]) -> ExecutionError:
+    return ExecutionError(
+        Code.RUN_TASK,
+        what,
+        loc=plan.loc(Section.SITE, site),
+        why="a task is one iteration of each of them",
+        fix=f"give an index for each: {', '.join(f'{name}=0' for name in names)}",
+    )
 
 
 def _scalars(plan: Plan, task: Task) -> dict[str, Array]:
@@ -149,6 +164,7 @@ def _find(bound: BoundPlan, site: int, indices: tuple[int, ...]) -> Task:
             return task
     name = call_text(bound.plan.site_name(site), indices)
     raise ExecutionError(
+        Code.RUN_TASK,
         f"there is no task {name}",
         loc=bound.plan.loc(Section.SITE, site),
         why="a condition around it does not hold for these indices",
@@ -190,7 +206,7 @@ class _Path(Walk):
             return range(index, index + 1)
         name = self._plan.string(self._axes[axis].name)
         message = f"axis {name!r} has the indices {values.start} to {values.stop - 1}, not {index}"
-        raise self._axis_error(axis, indices, message)
+        raise self._axis_error(Code.RUN_TASK, axis, indices, message)
 
     def _task(self, site: int, indices: tuple[int, ...]) -> Task:
         if site == self._site and indices == self._wanted:
@@ -252,6 +268,7 @@ class Copies:
             if is_temp and region.mode != AccessMode.OUT:
                 name, what = self.plan.string(tensor.name), self.plan.string(param.name)
                 raise ExecutionError(
+                    Code.RUN_TASK,
                     f"{what} is temporary {name!r}, which holds nothing between runs",
                     loc=self.plan.loc(Section.SITE, task.site),
                     fix="make it a Tensor of the program while you look at it",

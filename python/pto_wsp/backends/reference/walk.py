@@ -18,6 +18,7 @@ from pto_wsp.backends.reference.expr import INT64_MAX, Evaluator, ExprFault, Sco
 from pto_wsp.backends.reference.memory import Memory
 from pto_wsp.backends.reference.region import DimRange, Region
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import (
     NONE,
@@ -35,6 +36,7 @@ from pto_wsp.plan import (
     Site,
     Tensor,
 )
+from pto_wsp.runtime.run_errors import run_error
 
 # Argument words that name a region.
 REGION_WORDS = frozenset({Op.IO_INPUT, Op.IO_OUTPUT, Op.IO_INOUT, Op.IO_ACCUM})
@@ -154,11 +156,14 @@ class Walk:
             start = self._evaluator.value(record.start, scope)
             extent = self._evaluator.value(record.extent, scope)
         except ExprFault as fault:
-            raise self._axis_error(axis, indices, f"the extent of axis {name!r}: {fault}") from None
+            message = f"the extent of axis {name!r}: {fault}"
+            raise self._axis_error(fault.code, axis, indices, message) from None
         if extent < 0:
-            raise self._axis_error(axis, indices, f"axis {name!r} has the negative extent {extent}")
+            message = f"axis {name!r} has the negative extent {extent}"
+            raise self._axis_error(Code.NEGATIVE_EXTENT, axis, indices, message)
         if start + extent > INT64_MAX:
-            raise self._axis_error(axis, indices, f"axis {name!r} ends beyond 64 bits")
+            message = f"axis {name!r} ends beyond 64 bits"
+            raise self._axis_error(Code.ARITHMETIC, axis, indices, message)
         known = not self._evaluator.reads_loops((record.start, record.extent))
         if extent > 0 and known and not limit:
             self._check_lengths(axis, name, start + extent)
@@ -172,7 +177,7 @@ class Walk:
             if value == limit.stop:
                 name = self._plan.string(self._axes[axis].name)
                 message = f"loop_while {name!r} still holds after max_iterations={limit.stop}"
-                raise self._axis_error(axis, indices, message)
+                raise self._axis_error(Code.LOOP_LIMIT, axis, indices, message)
             yield value
             value += 1
 
@@ -191,7 +196,7 @@ class Walk:
         self, fault: ExprFault, section: Section, record: int, indices: tuple[int, ...]
     ) -> ExecutionError:
         at = f" at outer indices {list(indices)}" if indices else ""
-        return ExecutionError(f"{fault}{at}", loc=self._plan.loc(section, record))
+        return run_error(fault.code, f"{fault}{at}", loc=self._plan.loc(section, record))
 
     def _check_column(self, axis: int, indices: tuple[int, ...]) -> None:
         """Every column of a row exists, whether or not somebody reads it."""
@@ -205,7 +210,7 @@ class Walk:
         self.loads += 1
         value = int(self._bound.tensors[region.tensor][tuple(dim.start for dim in region.dims)])
         if value > INT64_MAX:
-            fault = ExprFault("control reads a value beyond 64 signed bits")
+            fault = ExprFault(Code.ARITHMETIC, "control reads a value beyond 64 signed bits")
             raise self._task_error(site, indices, fault)
         return value
 
@@ -217,6 +222,7 @@ class Walk:
             lengths = len(self._bound.array(inner.lengths))
             if lengths != iterations:
                 raise self._bound.error(
+                    Code.LENGTHS,
                     inner.lengths,
                     f"array {self._bound.symbol_name(inner.lengths)!r} has {lengths} lengths, "
                     f"but axis {name!r} has {iterations} iterations",
@@ -258,7 +264,8 @@ class Walk:
         return tuple(scalar_bits(d, v) for d, v in zip(dtypes, values, strict=True))
 
     def _task_error(self, site: int, indices: tuple[int, ...], fault: ExprFault) -> ExecutionError:
-        return ExecutionError(
+        return run_error(
+            fault.code,
             f"{fault} in {call_text(self._plan.site_name(site), indices)}",
             loc=self._plan.loc(Section.SITE, site),
             why=fault.why,
@@ -282,12 +289,15 @@ class Walk:
         if problem is not None:
             name = self._plan.string(self._tensors[tensor].name)
             where = f"dimension {d} of tensor {name!r}"
-            raise ExprFault(problem.format(where), why=f"the shape of {name!r} is {shape}")
+            why = f"the shape of {name!r} is {shape}"
+            raise ExprFault(Code.OUT_OF_BOUNDS, problem.format(where), why=why)
         return found
 
-    def _axis_error(self, axis: int, indices: tuple[int, ...], message: str) -> ExecutionError:
+    def _axis_error(
+        self, code: Code, axis: int, indices: tuple[int, ...], message: str
+    ) -> ExecutionError:
         at = f" at outer indices {list(indices)}" if indices else ""
-        return ExecutionError(message + at, loc=self._plan.loc(Section.AXIS, axis))
+        return run_error(code, message + at, loc=self._plan.loc(Section.AXIS, axis))
 
 
 def _problem(dim: DimRange, length: int) -> str | None:
@@ -312,7 +322,8 @@ def scalar_bits(dtype: DType, value: int) -> int:
             return int.from_bytes(number.astype(dtype.numpy).tobytes(), "little")
     info = np.iinfo(np.uint8 if dtype is DType.BOOL else dtype.numpy)
     if not info.min <= value <= (1 if dtype is DType.BOOL else info.max):
-        raise ExprFault(f"a scalar argument is {value}, which its type does not hold")
+        message = f"a scalar argument is {value}, which its type does not hold"
+        raise ExprFault(Code.ARITHMETIC, message)
     return value % (1 << 8 * dtype.size)
 
 

@@ -1,0 +1,57 @@
+"""Errors of runs. The advice for each kind is here, so that every target gives the same."""
+
+from __future__ import annotations
+
+from pto_wsp import srcloc
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import CompileError, ExecutionError
+from pto_wsp.srcloc import SrcLoc
+
+# By code: why it is one, and what to do about it.
+_ADVICE = {
+    Code.BINDING_RANGE: ("extents and lengths are counts, and scalars have the range of their type",
+        "bind numbers in that range"),
+    Code.LENGTHS: ("every index of the outer axis needs its length",
+        "bind one length for each iteration, and both names in the same execute(...)"),
+    Code.READ_ONLY: ("kernels write into the memory that is bound",
+        "bind an array that may be written, or a copy of this one"),
+    Code.ARRAY_WRITTEN: ("control reads an array at any time of a run",
+        "pass it to the workload as a Tensor, for which control waits, or bind a copy"),
+    Code.OUT_OF_BOUNDS: ("regions and indices are taken as they are written, and never clipped",
+        "correct the index or the extents of the loops, or bind a larger array"),
+    Code.ARITHMETIC: ("control computes with 64-bit integers, and every number has to be one",
+        "leave such cases out with P.when(...), or give them a value with select(...)"),
+    Code.NEGATIVE_EXTENT: ("loops run 0 times or more, and shapes count elements",
+        "use maximum(n, 0), or correct what the extent is made of"),
+    Code.PAGED_PARTS: ("the program was compiled for pages of one size",
+        "bind a pool of [pages, tokens a page, ...], or leave page= out of PagedTensor(...)"),
+    Code.PAGES: ("tokens are found through the page table, and a view lies on one page",
+        "put the page into the table, or take the region as In[PagedTensor]"),
+    Code.TEMPORARY_SIZE: ("buffers are made before the run, as large as they may have to be",
+        "give it a limit: Tensor.temp((minimum(n, 4096),), ...)"),
+    Code.LOOP_LIMIT: ("that many iterations are taken for a loop that does not end",
+        "raise max_iterations, or let the body change what the condition reads"),
+    Code.PROGRAM_STATE: ("a run ends with its program, and stays in its process",
+        "wait for runs in the process that started them, before close()"),
+    Code.MACHINE_RESOURCES: ("the system says so",
+        "use fewer workers, compile(num_threads=2), or a smaller window or trace"),
+}  # fmt: skip
+
+
+def run_error(
+    code: Code, message: str, *, loc: SrcLoc | None = None, why: str | None = None
+) -> ExecutionError:
+    """A run that cannot start or cannot go on."""
+    usual, fix = _ADVICE.get(code, (None, None))
+    return ExecutionError(code, message, loc=loc, why=why or usual, fix=fix)
+
+
+def tasks_depend_on_data() -> CompileError:
+    """A question that only a run can answer."""
+    return CompileError(
+        Code.TASKS_DEPEND_ON_DATA,
+        "which tasks there are depends on data that tasks compute",
+        loc=srcloc.here(),
+        why="they are known only while the program runs",
+        fix="call execute(hash=True), then task_hash() and stats",
+    )
