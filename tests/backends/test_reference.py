@@ -13,13 +13,13 @@ from pto_wsp.backends.reference import ReferenceBackend
 from pto_wsp.errors import CompileError, ExecutionError, KernelError, ScheduleError
 from pto_wsp.plan import (
     AccessMode,
-    Alloc,
     Directive,
     ExprOp,
-    Location,
     Op,
     Plan,
     ScalarType,
+    Tier,
+    TierSet,
     TracePolicy,
 )
 from pto_wsp.runtime.bindings import Bound
@@ -211,8 +211,8 @@ def test_negative_extent_names_axis_and_indices() -> None:
     assert str(caught.value) == (
         "[PTO503] axis 'cols' has the negative extent -1 at outer indices [2]\n"
         "  --> user.py:12\n"
-        "  why: a loop runs 0 times or more\n"
-        "  fix: loop over maximum(n, 0), or correct what the extent is made of"
+        "  why: loops run 0 times or more, and shapes count elements\n"
+        "  fix: use maximum(n, 0), or correct what the extent is made of"
     )
 
 
@@ -382,12 +382,13 @@ def test_instructions_of_another_version_are_refused() -> None:
 
 def test_features_of_another_version_are_refused() -> None:
     s = Sketch()
-    size = s.const(64)
-    s.b.add(Alloc(size=size, align=64, location=Location.GLOBAL, copies=1, level=0))
+    kernel = s.kernel("k", [])
+    tier = s.b.add(Tier(kernel=kernel))
+    s.b.add(TierSet(name=s.b.string("variants"), tiers=tier, num_tiers=1))
     with pytest.raises(CompileError) as caught:
         ReferenceBackend().check(s.build())
     assert caught.value.message == (
-        "the reference target does not run plans with the features ALLOC"
+        "the reference target does not run plans with the features TIER"
     )
 
 

@@ -417,8 +417,7 @@ any_exprs: st.SearchStrategy[Expr] = st.recursive(
     ),
     max_leaves=8,
 )
-# Deferred, so that the strategies made of it do not spell it out when they are printed.
-any_shapes = st.deferred(lambda: st.lists(any_exprs, max_size=2).map(tuple))
+any_shapes = st.lists(any_exprs, max_size=2).map(tuple)
 any_dims = st.builds(ir.DimSlice, any_exprs, any_exprs, any_exprs, st.booleans())
 any_regions = st.builds(ir.Region, any_names, st.lists(any_dims, max_size=2).map(tuple))
 any_calls = st.one_of(
@@ -470,6 +469,11 @@ any_ranks = st.integers(-2, 10)
 
 def wild_modules() -> st.SearchStrategy[ir.Module]:
     """Modules of the right types and nothing more."""
+    # Deferred: printed, for a message, the strategy would fill pages.
+    return st.deferred(_wild_modules)
+
+
+def _wild_modules() -> st.SearchStrategy[ir.Module]:
     symbol = st.builds(
         ir.SymbolDecl,
         any_names,

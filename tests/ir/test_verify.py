@@ -403,7 +403,7 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ("temp 'T' has rank 8", tensor(kind=TensorKind.TEMP, rank=8)),
     ("token 'T' is f32", tensor(kind=TensorKind.TOKEN, shape=(Const(1),))),
     ("token 'T' has 2 extents and rank 1", token(Const(1), Const(2))),
-    ("token 'T' has extent i", token(LoopVar("i"))),
+    ("token 'T' has extent ?i", token(LoopVar("i"))),
     ("extent 'm' is not declared", token(SymbolRef("m"))),
     ("token 'T' has an extent that is no integer", token(ALWAYS)),
     ("the shape of token 'T'", with_call(token(Const(1)), indices=(ShapeOf("T", 0),))),

@@ -473,7 +473,7 @@ COND_RULES: tuple[Rule[Cond], ...] = (
     condition_has_a_body,
 )
 SLOT_SET_RULES: tuple[Rule[SlotSet], ...] = (slot_value_is_an_integer,)
-SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (slot_is_one_element, load_reads_plain_data)
+SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (load_reads_plain_data, slot_is_one_element)
 BLOCK_RULES: tuple[Rule[Block], ...] = (blocks_are_not_too_deep, block_has_parts)
 CALL_RULES: tuple[Rule[Call], ...] = (
     call_fits_the_kernel,

@@ -122,9 +122,7 @@ def loop_indices(
     what = f"{plan.site_name(site)} stands in the loops ({', '.join(names)})"
     unknown = sorted(set(named) - set(names))
     if unknown:
-        raise ExecutionError(
-            Code.RUN_TASK, f"{what}, not in {unknown[0]!r}", fix="name those loops"
-        )
+        raise _bad_indices(plan, site, f"{what}, not in {unknown[0]!r}", names)
     values = dict(enumerate(given))
     for level, name in enumerate(names):
         if name in named:
