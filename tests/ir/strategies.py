@@ -420,7 +420,7 @@ any_exprs: st.SearchStrategy[Expr] = st.recursive(
 any_shapes = st.lists(any_exprs, max_size=2).map(tuple)
 any_dims = st.builds(ir.DimSlice, any_exprs, any_exprs, any_exprs, st.booleans())
 any_regions = st.builds(ir.Region, any_names, st.lists(any_dims, max_size=2).map(tuple))
-any_calls = st.one_of(
+_any_call = st.one_of(
     st.builds(
         ir.Call,
         any_names,
@@ -436,6 +436,15 @@ any_calls = st.one_of(
     st.builds(ir.SlotLoad, any_names, any_regions, locs),
     st.builds(ir.Alloc, any_names, any_shapes, locs),
 )
+
+
+@st.composite
+def _calls(draw: st.DrawFn) -> ir.Stmt:
+    """Composite, because its name is short when the strategies made of it are printed."""
+    return draw(_any_call)
+
+
+any_calls = _calls()
 
 
 def _any_compound(body: st.SearchStrategy[ir.Body]) -> st.SearchStrategy[ir.Body]:
@@ -469,11 +478,6 @@ any_ranks = st.integers(-2, 10)
 
 def wild_modules() -> st.SearchStrategy[ir.Module]:
     """Modules of the right types and nothing more."""
-    # Deferred: printed, for a message, the strategy would fill pages.
-    return st.deferred(_wild_modules)
-
-
-def _wild_modules() -> st.SearchStrategy[ir.Module]:
     symbol = st.builds(
         ir.SymbolDecl,
         any_names,
