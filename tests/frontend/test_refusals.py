@@ -14,7 +14,9 @@ from pto_wsp import (
     InOut,
     P,
     Tensor,
+    TypeCheckError,
     kernel,
+    slot_load_u64,
     workload,
 )
 
@@ -283,6 +285,50 @@ def test_while_and_if(refused: Refused) -> None:
         trace(w, DenseDyn(1))
 
     refused(unpacks, "a symbolic value cannot be unpacked or iterated over (iteration)")
+
+
+def test_slots_hold_one_element(refused: Refused) -> None:
+    cube = Tensor(data=np.zeros((2, 2, 2), np.int64), name="cube")
+
+    def loads_a_cube() -> None:
+        def w():
+            slot_load_u64(0, cube[:])  #!
+
+        trace(w)
+
+    refused(loads_a_cube, "slot_load_u64 of a region of rank 3", TypeCheckError)
+
+    def loads_an_array() -> None:
+        def w():
+            slot_load_u64(0, np.zeros(3))  #!
+
+        trace(w)
+
+    refused(loads_an_array, "slot_load_u64 of ndarray", TypeCheckError)
+
+
+def test_a_part_of_a_workload_is_not_compiled(refused: Refused) -> None:
+    @workload
+    def part(rows: Any):
+        for i in P(rows):
+            touch[i](X[i])
+
+    def compiles() -> None:
+        def w(rows: Any):
+            part(rows).compile()  #!
+
+        trace(w, DenseDyn(1))
+
+    refused(compiles, ".compile of a workload inside workload w")
+
+    def asks_for_something_else() -> None:
+        def w(rows: Any):
+            getattr(part(rows), "speed")  # noqa: B009
+
+        trace(w, DenseDyn(1))
+
+    with pytest.raises(AttributeError):
+        asks_for_something_else()
 
 
 def test_the_message_shows_the_line() -> None:

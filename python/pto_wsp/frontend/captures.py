@@ -1,8 +1,8 @@
 """NumPy arrays that a workload reads without being given them.
 
 Tracing runs the workload once, so a number that it takes from an array outside of it, such as
-`P(int(lens[0]))`, is fixed in the plan. Such arrays are remembered with a digest of their bytes,
-and compared before each compile and each run: a change that a run would not see is an error.
+`P(int(lens[0]))`, is fixed in the plan. Such arrays are remembered with what they held, and
+compared before each compile and each run: a change that a run would not see is an error.
 
 Which arrays those are is read from the code of the function and of the functions it calls: NumPy
 tells nobody who reads an element. Uses of the shape or dtype alone do not count.
@@ -11,7 +11,6 @@ tells nobody who reads an element. Uses of the shape or dtype alone do not count
 from __future__ import annotations
 
 import dis
-import hashlib
 import inspect
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,12 +49,12 @@ class Captured:
 
     name: str
     array: Array
-    digest: bytes
+    held: tuple[tuple[int, ...], bytes]
     loc: SrcLoc | None
 
     def check(self, error: type[CompileError | ExecutionError]) -> None:
         """Raises if the array holds something else by now."""
-        if _digest(self.array) == self.digest:
+        if _held(self.array) == self.held:
             return
         raise error(
             Code.ARRAY_CHANGED,
@@ -84,14 +83,14 @@ def captured_arrays(function: FunctionType, tensors: Iterable[Tensor]) -> tuple[
         and tensor.loc.line in inside
     ]
     return tuple(
-        Captured(name, array, _digest(array), loc)
+        Captured(name, array, _held(array), loc)
         for name, array, loc in reader.found.values()
         if not any(same_memory(array, other) for other in shared)
     )
 
 
-def _digest(array: Array) -> bytes:
-    return hashlib.blake2b(str(array.shape).encode() + array.tobytes(), digest_size=16).digest()
+def _held(array: Array) -> tuple[tuple[int, ...], bytes]:
+    return array.shape, array.tobytes()
 
 
 class _Reader:
@@ -127,7 +126,6 @@ class _Reader:
 
     def _use(self, code: CodeType, instructions: Instructions, at: int, value: object) -> None:
         """A name at one place, with the attributes that follow it."""
-        loc = srcloc.of_instruction(code, instructions[at].offset)
         first, (at, value) = at, _followed(instructions, at, value)
         name = ".".join(str(i.argval) for i in instructions[first : at + 1])
         if isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
@@ -136,6 +134,7 @@ class _Reader:
             self.function(called)
         for array in _arrays(value):
             if not _is_metadata(instructions, at, inside=array is not value):
+                loc = srcloc.of_instruction(code, instructions[first].offset)
                 self.found.setdefault(id(array), (name, array, loc))
 
 

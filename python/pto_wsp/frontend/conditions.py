@@ -118,7 +118,16 @@ def slot_load_u64(slot: int, region: Region, row: IntLike = 0, col: IntLike = 0)
             why="a slot is loaded from one element of a tensor",
             fix="pass X[...] of a Tensor X",
         )
-    element = region.element({0: (), 1: (col,), 2: (row, col)}.get(region.rank, ()))
+    places = {0: (), 1: (col,), 2: (row, col)}
+    if region.rank not in places:
+        raise TypeCheckError(
+            Code.KERNEL_ARGUMENT,
+            f"slot_load_u64 of a region of rank {region.rank}",
+            loc=srcloc.here(),
+            why="row and col choose one element of at most two dimensions",
+            fix="give more indices: X[i, :, :]",
+        )
+    element = region.element(places[region.rank])
     tracer.set_slot(name)
     tracer.emit(ir.SlotLoad(name, element.lower(), srcloc.here()))
 
