@@ -22,8 +22,11 @@ struct KernelSlot {
 class TaskRunner {
  public:
   TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 worker);
-  TaskRunner(const TaskRunner&) = delete;
-  TaskRunner& operator=(const TaskRunner&) = delete;
+  TaskRunner(TaskRunner&&) = default;
+  TaskRunner& operator=(TaskRunner&&) = delete;
+
+  // Before another run, for which the plan was bound again: tensors may have moved.
+  void restart(const std::vector<KernelSlot>& kernels);
 
   // Runs one task; `loops` are its loop indices and registers, as BoundPlan::pack() puts them.
   // False: it failed or could not be evaluated, see `error`.
@@ -60,6 +63,7 @@ class TaskRunner {
     bool simple = false;
   };
 
+  void point_forms(u32 site);
   bool fill_scalars(u32 site, const i64* loops, u64 task_id, Error* error);
   bool fill_views(u32 site, const i64* loops, u64 task_id, Error* error);
   static void point_views(SiteCall* s, const i64* loops) {
