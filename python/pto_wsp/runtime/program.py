@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Value, show
-from pto_wsp.runtime.engine import Engine, Generated, Run
+from pto_wsp.runtime.engine import Engine, Generated, QuickEngine, Run
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import to_perfetto
 
@@ -62,6 +62,7 @@ class Program:
         self.plan = plan
         self.target = target
         self._engine = engine
+        self._quick = engine if isinstance(engine, QuickEngine) else None
         self._binder = Binder(plan, defaults or {})
         self._pending: list[Run] = []
         self._last: Run | None = None
@@ -143,7 +144,7 @@ class Program:
         Runs of one program queue in call order; runs of two instances go on at the same time."""
         self._check_open()
         other = Program(self.plan, self._engine.clone(), target=self.target)
-        other._binder.adopt(self._binder)
+        other._binder.values = self._binder.values
         return other
 
     def close(self) -> None:
@@ -219,15 +220,23 @@ class Program:
         kernels = ", ".join(self.plan.kernel_names)
         return f"<Program on {self.target}: {self.plan.task_bytes} bytes, kernels {kernels}>"
 
-    def _start(self, bindings: Mapping[str, object], *, asynchronous: bool) -> Run:
+    def _start(self, bindings: dict[str, object], *, asynchronous: bool) -> Run:
         self._check_open()
+        if self._quick is not None:
+            started = self._quick.start_quick(
+                self._binder.values, bindings, asynchronous=asynchronous
+            )
+            if started is not None:
+                run, self._binder.values = started
+                return run
         hashed = False
         if "hash" in bindings and not self._binder.has("hash"):
             bindings = dict(bindings)
             hashed = bool(bindings.pop("hash"))
         bound = self._binder.bind(bindings)
         run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
-        self._binder.keep(bound)  # only now: values that the target refuses are forgotten
+        # Only now: values that the target refuses are forgotten.
+        self._binder.values = tuple(b.value for b in bound)
         return run
 
     def _generate(self, bindings: Mapping[str, object]) -> Generated:
