@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "bind.h"
 #include "ptowsp/plan.h"
 #include "ptowsp/ptowsp.h"
@@ -22,6 +23,7 @@ namespace nb = nanobind;
 
 namespace {
 
+using ptowsp::Arguments;
 using ptowsp::DType;
 
 // What the fields of a ptowsp_error look like in Python; None for success.
@@ -170,71 +172,29 @@ struct Signals {
   }
 };
 
-// (symbol, dtype, number or array, read_only). An array is whatever has the buffer protocol, used
-// in place; one that has none for its dtype comes as (address, shape, strides in elements).
-using Binding = std::tuple<uint32_t, uint32_t, nb::object, bool>;
-
-void take_shape(const nb::tuple& shape, const nb::tuple& strides, ptowsp_binding* out) {
-  if (shape.size() > PTOWSP_MAX_RANK || shape.size() != strides.size()) {
-    throw nb::value_error("a binding has too many dimensions");
-  }
-  out->rank = static_cast<uint32_t>(shape.size());
-  for (size_t d = 0; d < shape.size(); ++d) {
-    out->shape[d] = nb::cast<int64_t>(shape[d]);
-    out->stride[d] = nb::cast<int64_t>(strides[d]);
-  }
-}
-
-void take_buffer(const nb::object& array, ptowsp_binding* out) {
-  Py_buffer view;
-  if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_RECORDS_RO) != 0) throw nb::python_error();
-  // The caller keeps the array alive while the run lasts, as it has to for its own sake.
-  out->data = view.buf;
-  const bool fits = view.ndim <= PTOWSP_MAX_RANK;
-  out->rank = fits ? static_cast<uint32_t>(view.ndim) : 0;
-  for (uint32_t d = 0; d < out->rank; ++d) {
-    out->shape[d] = view.shape[d];
-    out->stride[d] = view.strides[d] / view.itemsize;
-  }
-  PyBuffer_Release(&view);
-  if (!fits) throw nb::value_error("a binding has too many dimensions");
-}
-
-std::vector<ptowsp_binding> to_native(const std::vector<Binding>& bindings) {
-  std::vector<ptowsp_binding> out(bindings.size());
-  for (size_t i = 0; i < bindings.size(); ++i) {
-    const auto& [symbol, dtype, value, read_only] = bindings[i];
-    ptowsp_binding& b = out[i];
-    b.symbol = symbol;
-    b.dtype = dtype;
-    b.read_only = read_only ? 1 : 0;
-    if (nb::isinstance<nb::int_>(value)) {
-      b.value = nb::cast<int64_t>(value);
-    } else if (nb::isinstance<nb::tuple>(value)) {
-      const auto [address, shape, strides] =
-          nb::cast<std::tuple<uintptr_t, nb::tuple, nb::tuple>>(value);
-      b.data = reinterpret_cast<void*>(address);
-      take_shape(shape, strides, &b);
-    } else {
-      take_buffer(value, &b);
-    }
-  }
-  return out;
-}
-
 class NativeRun {
  public:
-  NativeRun(ptowsp_run* run, uint32_t workers, nb::object program)
-      : run_(run), workers_(workers), program_(std::move(program)) {}
+  NativeRun(ptowsp_run* run, uint32_t workers, Exceptions* exceptions, nb::object program,
+            nb::object values)
+      : run_(run),
+        workers_(workers),
+        exceptions_(exceptions),
+        program_(std::move(program)),
+        values_(std::move(values)) {}
   NativeRun(const NativeRun&) = delete;
   NativeRun& operator=(const NativeRun&) = delete;
   ~NativeRun() {
-    // A run still in flight reads memory that belongs to this object's owner.
-    nb::gil_scoped_release nogil;
-    ptowsp_run_cancel(run_);
-    ptowsp_run_wait(run_, -1, nullptr);
+    // A run still in flight reads and writes the bound arrays.
+    if (ptowsp_run_wait(run_, 0, nullptr) == static_cast<int32_t>(ptowsp::Status::TIMEOUT)) {
+      nb::gil_scoped_release nogil;
+      ptowsp_run_cancel(run_);
+      ptowsp_run_wait(run_, -1, nullptr);
+    }
     ptowsp_run_free(run_);
   }
+
+  // Whether it has ended without an error. Short, and waits for nothing: keeps the GIL.
+  bool succeeded() const { return ptowsp_run_wait(run_, 0, nullptr) == 0; }
 
   // (ended, error or None); waits at most timeout_ns.
   nb::tuple wait(int64_t timeout_ns) {
@@ -249,6 +209,8 @@ class NativeRun {
   }
 
   void cancel() { ptowsp_run_cancel(run_); }
+
+  nb::object take_exception(const std::string& message) { return exceptions_->take(message); }
 
   nb::dict stats() const {
     ptowsp_stats s{};
@@ -282,14 +244,18 @@ class NativeRun {
 
   static int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
-    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<NativeRun>(self)->program_.ptr());
+    if (!nb::inst_ready(self)) return 0;
+    Py_VISIT(nb::inst_ptr<NativeRun>(self)->program_.ptr());
+    Py_VISIT(nb::inst_ptr<NativeRun>(self)->values_.ptr());
     return 0;
   }
 
  private:
   ptowsp_run* run_;
   uint32_t workers_;
-  nb::object program_;  // outlives the run
+  Exceptions* exceptions_;  // of the program
+  nb::object program_;      // these outlive the run
+  nb::object values_;
 };
 
 class NativeProgram {
@@ -331,30 +297,37 @@ class NativeProgram {
     ptowsp_program_set_kernel(program_, kernel, call_python, const_cast<PythonKernel*>(&python));
   }
 
+  void expect(const nb::list& symbols) { arguments_.expect(symbols); }
+
   // (run, None) or (None, error); raises what a signal handler raised while the run went on.
-  static nb::tuple start(nb::object self, const std::vector<Binding>& bindings, bool asynchronous,
-                         bool hashed) {
-    NativeProgram& program = nb::cast<NativeProgram&>(self);
-    const std::vector<ptowsp_binding> native = to_native(bindings);
-    ptowsp_error error{};
-    Signals signals;
-    ptowsp_run* run = nullptr;
-    {
-      nb::gil_scoped_release nogil;
-      const int32_t flags = (asynchronous ? PTOWSP_RUN_ASYNC : 0) | (hashed ? PTOWSP_RUN_HASH : 0);
-      run = ptowsp_run_start(program.program_, native.data(), native.size(), flags, Signals::poll,
-                             &signals, &error);
-    }
-    if (run == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
-    nb::object out = nb::cast(new NativeRun(run, program.workers_, std::move(self)),
-                              nb::rv_policy::take_ownership);
-    signals.rethrow();
-    return nb::make_tuple(out, nb::none());
+  static nb::tuple start(nb::object self, nb::tuple values, bool asynchronous, bool hashed) {
+    std::vector<ptowsp_binding> bindings;
+    nb::cast<NativeProgram&>(self).arguments_.take(values, &bindings);
+    const int32_t flags = (asynchronous ? PTOWSP_RUN_ASYNC : 0) | (hashed ? PTOWSP_RUN_HASH : 0);
+    ptowsp_error error;
+    nb::object run = start_run(std::move(self), bindings, flags, std::move(values), &error);
+    if (!run.is_valid()) return nb::make_tuple(nb::none(), error_tuple(error));
+    return nb::make_tuple(run, nb::none());
+  }
+
+  // (run, its values) or None: then something does not plainly fit, and start() says what.
+  static nb::object start_quick(nb::object self, const nb::tuple& current, const nb::dict& changed,
+                                bool asynchronous) {
+    std::vector<ptowsp_binding> bindings;
+    nb::object values =
+        nb::cast<NativeProgram&>(self).arguments_.merge(current, changed, &bindings);
+    if (!values.is_valid()) return nb::none();
+    ptowsp_error error;
+    const int32_t flags = asynchronous ? PTOWSP_RUN_ASYNC : 0;
+    nb::object run = start_run(std::move(self), bindings, flags, values, &error);
+    if (!run.is_valid()) return nb::none();
+    return nb::make_tuple(run, values);
   }
 
   // (tasks, lane 0, lane 1, None) or (0, 0, 0, error)
-  nb::tuple generate(const std::vector<Binding>& bindings) {
-    const std::vector<ptowsp_binding> native = to_native(bindings);
+  nb::tuple generate(const nb::tuple& values) {
+    std::vector<ptowsp_binding> native;
+    arguments_.take(values, &native);
     ptowsp_error error{};
     Signals signals;
     uint64_t tasks = 0;
@@ -367,8 +340,6 @@ class NativeProgram {
     signals.rethrow();
     return nb::make_tuple(tasks, hash[0], hash[1], error_tuple(error));
   }
-
-  nb::object take_exception(const std::string& message) { return exceptions_.take(message); }
 
   void after_fork() { ptowsp_program_after_fork(program_); }
 
@@ -392,8 +363,28 @@ class NativeProgram {
   }
 
  private:
+  // A run that keeps its values alive; null: `error` says why there is none.
+  static nb::object start_run(nb::object self, const std::vector<ptowsp_binding>& bindings,
+                              int32_t flags, nb::object values, ptowsp_error* error) {
+    NativeProgram& program = nb::cast<NativeProgram&>(self);
+    Signals signals;
+    ptowsp_run* run = nullptr;
+    {
+      nb::gil_scoped_release nogil;
+      run = ptowsp_run_start(program.program_, bindings.data(), bindings.size(), flags,
+                             Signals::poll, &signals, error);
+    }
+    if (run == nullptr) return {};
+    auto* native = new NativeRun(run, program.workers_, &program.exceptions_, std::move(self),
+                                 std::move(values));
+    nb::object out = nb::cast(native, nb::rv_policy::take_ownership);
+    signals.rethrow();
+    return out;
+  }
+
   ptowsp_program* program_;
   uint32_t workers_;
+  Arguments arguments_;
   Exceptions exceptions_;
   std::deque<PythonKernel> kernels_;  // in a deque, since the core knows their addresses
 };
@@ -416,14 +407,18 @@ nb::list stat_docs() {
 
 // Signatures are written out, since tuples and dictionaries say nothing of what they hold.
 #define PTOWSP_ERROR "tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None"
-#define PTOWSP_BINDINGS "collections.abc.Sequence[tuple[int, int, object, bool]]"
+#define PTOWSP_VALUES "tuple[object, ...]"
 
 void ptowsp::bind_program(nb::module_& m) {
   nb::class_<NativeRun>(m, "NativeRun", "One run of a NativeProgram.", nb::type_slots(run_slots))
       .def("wait", &NativeRun::wait, nb::arg("timeout_ns"),
            nb::sig("def wait(self, timeout_ns: int) -> tuple[bool, " PTOWSP_ERROR "]"),
            "Whether the run has ended, and its error; waits at most that long.")
+      .def("succeeded", &NativeRun::succeeded, "Whether the run has ended without an error.")
       .def("cancel", &NativeRun::cancel, "Asks the run to end early.")
+      .def("take_exception", &NativeRun::take_exception, nb::arg("message"),
+           nb::sig("def take_exception(self, message: str) -> BaseException | None"),
+           "The exception of a Python kernel, by the message of the run's error.")
       .def("stats", &NativeRun::stats, nb::sig("def stats(self) -> dict[str, int]"),
            "The counters of stats.def by name.")
       .def("hash", &NativeRun::hash)
@@ -444,19 +439,25 @@ void ptowsp::bind_program(nb::module_& m) {
            nb::sig("def set_python_kernel(self, kernel: int, dispatch: "
                    "collections.abc.Callable[[list[numpy.ndarray], list[int]], None]) -> None"),
            "A function of the views and the loop indices of a task.")
-      .def("start", &NativeProgram::start, nb::arg("bindings"), nb::arg("asynchronous"),
+      .def("expect", &NativeProgram::expect, nb::arg("symbols"),
+           nb::sig("def expect(self, symbols: "
+                   "list[tuple[str, int, numpy.dtype | None, int, int, int]]) -> None"),
+           "What runs bind, by symbol: name, dtype, NumPy's dtype of an array, rank, range.")
+      .def("start", &NativeProgram::start, nb::arg("values"), nb::arg("asynchronous"),
            nb::arg("hashed"),
-           nb::sig("def start(self, bindings: " PTOWSP_BINDINGS
+           nb::sig("def start(self, values: " PTOWSP_VALUES
                    ", asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, " PTOWSP_ERROR
                    "]"),
-           "A run, or the reason why the bindings do not fit.")
-      .def("generate", &NativeProgram::generate, nb::arg("bindings"),
-           nb::sig("def generate(self, bindings: " PTOWSP_BINDINGS
+           "A run, or the reason why the values, one for each symbol, do not fit.")
+      .def("start_quick", &NativeProgram::start_quick, nb::arg("current"), nb::arg("changed"),
+           nb::arg("asynchronous"),
+           nb::sig("def start_quick(self, current: tuple[object, ...], changed: dict[str, object], "
+                   "asynchronous: bool) -> tuple[NativeRun, " PTOWSP_VALUES "] | None"),
+           "A run with some names changed, and all of its values; None if that is not plain.")
+      .def("generate", &NativeProgram::generate, nb::arg("values"),
+           nb::sig("def generate(self, values: " PTOWSP_VALUES
                    ") -> tuple[int, int, int, " PTOWSP_ERROR "]"),
            "Number of tasks and the two lanes of their hash, or an error.")
-      .def("take_exception", &NativeProgram::take_exception, nb::arg("message"),
-           nb::sig("def take_exception(self, message: str) -> BaseException | None"),
-           "The exception of a Python kernel, by the message of the run's error.")
       .def("close", &NativeProgram::close, "Ends runs in flight and joins all threads.")
       .def("after_fork", &NativeProgram::after_fork, "Forgets threads that a fork left behind.");
   m.def("stat_docs", &stat_docs, nb::sig("def stat_docs() -> list[tuple[str, str]]"),

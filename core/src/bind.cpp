@@ -16,6 +16,7 @@ std::unique_ptr<BoundPlan> BoundPlan::bind(const PlanView& plan, const ptowsp_bi
   return out;
 }
 
+// What looks at addresses or at the contents of arrays has to be looked at again by move().
 bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   if (!take_bindings(bindings, count)) return false;
   number_copies();

@@ -87,14 +87,17 @@ bool Binder::make_token(u32 tensor) {
     const u32 node = plan_.get<Section::DIM>(t.dims + d).shape;
     Error why;
     if (!out_.value(node, no_vars, &out.shape[d], &why)) {
-      return fail_tensor(tensor, static_cast<Status>(why.status), "the shape of " + name + ": " + why.message);
+      return fail_tensor(tensor, static_cast<Status>(why.status),
+                         "the shape of " + name + ": " + why.message);
     }
     if (out.shape[d] < 0) {
-      return fail_tensor(tensor, Status::NEGATIVE_EXTENT, name + " has the negative extent " + std::to_string(out.shape[d]));
+      return fail_tensor(tensor, Status::NEGATIVE_EXTENT,
+                         name + " has the negative extent " + std::to_string(out.shape[d]));
     }
     out.stride[d] = static_cast<i64>(stride);
     stride *= std::max<i64>(out.shape[d], 1);
-    if (stride > static_cast<i128>(kMostBytes)) return fail_tensor(tensor, Status::NO_MEMORY, name + " is too large");
+    if (stride > static_cast<i128>(kMostBytes))
+      return fail_tensor(tensor, Status::NO_MEMORY, name + " is too large");
   }
   return true;
 }
@@ -108,11 +111,13 @@ bool Binder::make_paged(u32 tensor) {
   const i64 no_vars[kMaxVars] = {};
   Error why;
   if (!out_.value(t.page, no_vars, &out.page, &why)) {
-    return fail_tensor(tensor, static_cast<Status>(why.status), "the page size of " + name + ": " + why.message);
+    return fail_tensor(tensor, static_cast<Status>(why.status),
+                       "the page size of " + name + ": " + why.message);
   }
   if (out.page != pool.shape[1] || out.page < 1) {
-    return fail_tensor(tensor, Status::PAGE_SIZE, name + " has " + std::to_string(out.page) +
-                                   " tokens a page, its pool has " + std::to_string(pool.shape[1]));
+    return fail_tensor(tensor, Status::PAGE_SIZE,
+                       name + " has " + std::to_string(out.page) + " tokens a page, its pool has " +
+                           std::to_string(pool.shape[1]));
   }
   out.pool = t.pool;
   out.table = t.table;
@@ -170,8 +175,8 @@ bool Binder::shape_temp(u32 tensor, bool alive) {
     const bool fixed = out_.exprs_[node].constant() && range.lo >= 0;
     out.shape_node[d] = fixed ? kNone : node;
     if (range.hi > static_cast<i128>(kMostBytes)) {
-      return fail_tensor(tensor, Status::UNBOUNDED, "nothing bounds the size of " + name +
-                                     " before the run");
+      return fail_tensor(tensor, Status::UNBOUNDED,
+                         "nothing bounds the size of " + name + " before the run");
     }
     out.shape[d] = static_cast<i64>(std::max<i128>(range.hi, 0));
     out.stride[d] = static_cast<i64>(elements);
@@ -225,7 +230,7 @@ bool Binder::make_workspace() {
       known = std::make_shared<Workspace>(total);
     } catch (const std::bad_alloc&) {
       error_ = Error::make(Status::NO_MEMORY, "no memory for temporaries of " +
-                                                   std::to_string(total) + " bytes in all");
+                                                  std::to_string(total) + " bytes in all");
       return false;
     }
   }
@@ -265,9 +270,8 @@ bool BoundPlan::find_pages(const Region& region, bool whole, ptowsp_view* view, 
   const BoundTensor& table = tensors_[t.table];
   const auto fail = [&](const std::string& what) {
     const Tensor record = plan_->get<Section::TENSOR>(region.tensor);
-    *error =
-        Error::make(Status::PAGE_ERROR,
-                    what + " of paged tensor '" + std::string(plan_->string(record.name)) + "'");
+    *error = Error::make(Status::PAGE_ERROR, what + " of paged tensor '" +
+                                                 std::string(plan_->string(record.name)) + "'");
     return false;
   };
   const i64 sequence = region.start[0];

@@ -16,8 +16,13 @@ class Binder {
       : plan_(plan), out_(*out), error_(*error), options_(options) {}
 
   bool run(const ptowsp_binding* bindings, std::size_t count);
+  // rebind.cpp: the same plan with data elsewhere; false if that would make it another plan.
+  bool move(const ptowsp_binding* bindings);
 
  private:
+  bool same_contents() const;
+  bool same_sharing();
+
   // bind_values.cpp: symbols, arrays, tensors
   bool take_bindings(const ptowsp_binding* bindings, std::size_t count);
   bool take_scalar(u32 symbol, i64 value);

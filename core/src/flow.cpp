@@ -5,15 +5,15 @@
 namespace ptowsp {
 
 Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, bool hashed,
-           std::unique_ptr<FlowMemory> memory)
+           std::unique_ptr<Tracking> tracking, std::unique_ptr<FlowMemory> memory)
     : plan_(plan),
       window_(config.window),
-      tracking_(plan, config.matching),
+      tracking_(tracking != nullptr ? std::move(*tracking) : Tracking(plan, config.matching)),
       memory_(fitting(std::move(memory), plan, tracking_, config.window)),
       table_(memory_->table),
       tiles_(memory_->tiles),
       cursor_(Cursor::at_entry(plan, 0)),
-      regions_(kMaxTensorArgs),
+      regions_(plan.most_accesses()),
       hashed_(hashed) {
   make_makers(config, workers);
   cursor_.drains = config.matching == Matching::Exact ? 1 : 0;

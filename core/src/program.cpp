@@ -33,22 +33,41 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
                          "kernel '" + std::string(plan().string(kernel.name)) + "' has no body");
     return nullptr;
   }
-  std::shared_ptr<Workspace> workspace;
-  {
-    std::unique_lock lock(pool_->mutex);
-    workspace = workspace_;
-  }
-  std::unique_ptr<BoundPlan> bound =
-      BoundPlan::bind(plan(), bindings, count, error, {workers_, &workspace});
-  if (workspace != nullptr) {
-    std::unique_lock lock(pool_->mutex);
-    workspace_ = std::move(workspace);
-  }
-  if (bound == nullptr) return nullptr;
+  RunParts parts = bind(bindings, count, error);
+  if (parts.plan == nullptr) return nullptr;
   auto out = std::make_unique<QueuedRun>();
   out->program = this;
-  out->run = std::make_unique<Run>(std::move(bound), config_, &kernels_, workers_, seed_, hashed);
+  out->run = std::make_unique<Run>(std::move(parts), config_, &kernels_, workers_, seed_, hashed);
   return out;
+}
+
+// A plan with these values: that of an earlier run if it serves. Without one, `error` says why.
+RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error* error) {
+  RunParts parts;
+  {
+    const std::lock_guard lock(pool_->mutex);
+    parts = std::exchange(pool_->spare, {});
+  }
+  if (parts.plan != nullptr && parts.plan->rebind(bindings, count)) return parts;
+  RunParts fresh;
+  fresh.memory = std::move(parts.memory);
+  std::shared_ptr<Workspace> workspace;
+  {
+    const std::lock_guard lock(pool_->mutex);
+    workspace = workspace_;
+  }
+  fresh.plan = BoundPlan::bind(plan(), bindings, count, error, {workers_, &workspace});
+  if (workspace != nullptr) {
+    const std::lock_guard lock(pool_->mutex);
+    workspace_ = std::move(workspace);
+  }
+  if (fresh.plan != nullptr) {
+    fresh.plan->remember(bindings, count);
+  } else if (fresh.memory != nullptr) {
+    const std::lock_guard lock(pool_->mutex);
+    pool_->spare.memory = std::move(fresh.memory);
+  }
+  return fresh;
 }
 
 // Under the pool's lock, before a run is queued: what it throws must not leave a run behind.
@@ -92,18 +111,29 @@ void Program::start(QueuedRun* run) {
 // Runs the front of the queue with this thread as worker 0.
 void Program::run_front(QueuedRun* run) {
   Pool& pool = *pool_;
-  run->run->begin(std::move(pool.memory));
-  run->run->set_crew([](void* user) { static_cast<Pool*>(user)->called.notify_all(); }, &pool);
-  {
-    std::unique_lock lock(pool.mutex);
-    pool.current = run->run.get();
-    pool.epoch += 1;
+  std::unique_ptr<FlowMemory> memory;
+  if (run->run->needs_memory()) {
+    const std::lock_guard lock(pool.mutex);
+    memory = std::move(pool.spare.memory);
   }
-  run->run->work(0);
+  try {
+    run->run->begin(std::move(memory));
+    run->run->set_crew([](void* user) { static_cast<Pool*>(user)->called.notify_all(); }, &pool);
+    {
+      std::unique_lock lock(pool.mutex);
+      pool.current = run->run.get();
+      pool.epoch += 1;
+    }
+    run->run->work(0);
+  } catch (const std::exception& e) {  // no memory: the run ends, those behind it go on
+    run->run->fail_now(Error::make(Status::EXECUTION_ERROR, e.what()));
+  }
+  RunParts left;  // freed without the lock
   std::unique_lock lock(pool.mutex);
   pool.current = nullptr;  // whoever has not come yet need not come any more
   pool.changed.wait(lock, [&pool] { return pool.busy == 0; });
-  pool.memory = run->run->end();
+  left = run->run->end();
+  if (left.plan != nullptr) std::swap(left, pool.spare);
   pool.queue.pop_front();
   run->done = true;
   pool.changed.notify_all();

@@ -5,19 +5,28 @@
 
 namespace ptowsp {
 
-Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
-         const std::vector<KernelSlot>* kernels, u32 workers, u64 seed, bool hashed)
-    : plan_(std::move(plan)),
+Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelSlot>* kernels,
+         u32 workers, u64 seed, bool hashed)
+    : plan_(std::move(parts.plan)),
+      tracking_(std::move(parts.tracking)),
+      memory_(std::move(parts.memory)),
       config_(config),
       mode_(choose_mode(*plan_, config, workers, hashed)),
       traced_(config.trace != TracePolicy::NONE),
       hashed_(hashed),
       next_iteration_(0) {
   workers_.reserve(workers);
+  for (TaskRunner& runner : parts.runners) {
+    runner.restart(*kernels);
+    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+  }
+  while (workers_.size() < workers) {
+    TaskRunner runner(*plan_, *kernels, static_cast<u32>(workers_.size()));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+  }
   for (u32 w = 0; w < workers; ++w) {
-    workers_.push_back(std::make_unique<Worker>(*plan_, *kernels, w, config.trace_capacity));
     workers_[w]->random = seed + w;
-    if (hashed) workers_[w]->regions.resize(kMaxTensorArgs);
+    if (hashed) workers_[w]->regions.resize(plan_->most_accesses());
   }
   share_.assign(workers, 0);
   started_ = config.start == StartPolicy::IMMEDIATE ||
@@ -33,7 +42,8 @@ Run::Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
 void Run::begin(std::unique_ptr<FlowMemory> memory) {
   clock_ = Clock();
   if (mode_ != Mode::Flow) return;
-  flow_ = std::make_unique<Flow>(*plan_, config_, workers(), hashed_, std::move(memory));
+  if (memory == nullptr) memory = std::move(memory_);
+  flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
   flow_->table().set_alone(!started_);
   if (traced_) ready_ticks_.resize(flow_->table().capacity());
   if (config_.ready == ReadyPolicy::FIFO) fifo_.emplace(config_.window);
@@ -43,13 +53,30 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   }
 }
 
-std::unique_ptr<FlowMemory> Run::end() {
+RunParts Run::end() {
+  RunParts parts;
   final_hash_ = hash();
-  final_stats_ = stats();
-  // A run that failed leaves tasks behind that never end.
-  if (flow_ == nullptr || !error_.ok()) return nullptr;
-  flow_->table().restart();
-  return flow_->take_memory();
+  const ptowsp_stats counted = stats();
+  {
+    Lock lock(mutex_);
+    final_stats_ = counted;  // from here on nobody asks the parts
+  }
+  if (!error_.ok()) {  // it leaves tasks behind that never end
+    flow_.reset();
+    return parts;
+  }
+  parts.tracking = std::move(tracking_);  // of an earlier run, if this one was not tracked
+  parts.memory = std::move(memory_);
+  if (flow_) {
+    flow_->table().restart();
+    parts.tracking = flow_->take_tracking();
+    parts.memory = flow_->take_memory();
+    flow_.reset();
+  }
+  parts.plan = std::move(plan_);
+  parts.runners.reserve(workers_.size());
+  for (const auto& w : workers_) parts.runners.push_back(std::move(w->runner));
+  return parts;
 }
 
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
@@ -89,6 +116,11 @@ void Run::fail(Error error) {
   lot_.notify_all();
 }
 
+void Run::fail_now(Error error) {
+  Lock lock(mutex_);
+  fail(std::move(error));
+}
+
 void Run::cancel() {
   Lock lock(mutex_);
   if (stop_) return;
@@ -120,7 +152,7 @@ bool Run::run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* e
 
 TaskHash Run::hash() const {
   if (final_stats_) return final_hash_;
-  TaskHash total = flow_ != nullptr ? flow_->hash() : TaskHash{};
+  TaskHash total = flow_ ? flow_->hash() : TaskHash{};
   for (const auto& w : workers_) {
     for (u32 lane = 0; lane < 2; ++lane) total.lane[lane] += w->hash.lane[lane];
   }
@@ -140,7 +172,7 @@ ptowsp_stats Run::stats() const {
   out.bounds_proved = plan_->accesses_proved();
   out.workspace_bytes = plan_->workspace_bytes();
   out.elapsed_ns = elapsed_ns_;
-  if (flow_ != nullptr) {
+  if (flow_) {
     out.edges = flow_->edges();
     out.phases = flow_->phases();
     out.live_high = flow_->live_high();

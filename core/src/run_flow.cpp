@@ -465,9 +465,4 @@ void Run::check_stuck() {
   flow_->unlock();
 }
 
-void Run::fail_now(Error error) {
-  Lock lock(mutex_);
-  fail(std::move(error));
-}
-
 }  // namespace ptowsp

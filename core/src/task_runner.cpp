@@ -19,9 +19,7 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
       out.views[p] = plan.view(access);
       if (!site.simple) continue;
       const Affine& offset = plan.offset(access);
-      const char* data = plan.tensors()[plan.access(access).tensor].data;
-      out.forms.push_back(
-          static_cast<i64>(reinterpret_cast<u64>(data) + static_cast<u64>(offset.base)));
+      out.forms.push_back(0);  // see point_forms()
       out.forms.insert(out.forms.end(), offset.coef, offset.coef + site.level);
       for (u32 r = 0; r < site.num_registers; ++r) {
         out.forms.push_back(offset.coef_of(site.registers[r]));
@@ -32,6 +30,7 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
     find_paged(site, &out);
     out.call.pages = out.pages.empty() ? nullptr : out.pages.data();
     out.num_vars = site.level + site.num_registers;
+    point_forms(s);
     out.scalars.resize(site.num_scalars);
     out.call.scalars = out.scalars.data();
     out.call.num_scalars = site.num_scalars;
@@ -55,6 +54,29 @@ void TaskRunner::find_paged(const BoundSite& site, SiteCall* out) const {
   const bool any =
       std::find(out->is_paged.begin(), out->is_paged.end(), true) != out->is_paged.end();
   if (any) out->pages.resize(site.num_accesses);
+}
+
+void TaskRunner::restart(const std::vector<KernelSlot>& kernels) {
+  message_[0] = '\0';  // a kernel may have written it and then not failed
+  for (u32 s = 0; s < sites_.size(); ++s) {
+    const BoundSite& site = plan_.sites()[s];
+    if (site.kind == TaskKind::LOAD) continue;
+    sites_[s].kernel = kernels[site.kernel];
+    point_forms(s);
+  }
+}
+
+// Where the views of a simple site point when all variables are 0.
+void TaskRunner::point_forms(u32 s) {
+  SiteCall& out = sites_[s];
+  if (!out.simple) return;
+  const BoundSite& site = plan_.sites()[s];
+  for (u32 p = 0; p < site.num_accesses; ++p) {
+    const u32 access = plan_.site_access(site, p);
+    const char* data = plan_.tensors()[plan_.access(access).tensor].data;
+    const u64 first = reinterpret_cast<u64>(data) + static_cast<u64>(plan_.offset(access).base);
+    out.forms[p * (1 + out.num_vars)] = static_cast<i64>(first);
+  }
 }
 
 bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* done,

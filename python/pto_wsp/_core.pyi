@@ -1,6 +1,6 @@
 """The native core of pto_wsp: reads plans and runs them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy
 
@@ -24,8 +24,14 @@ class NativeRun:
     def wait(self, timeout_ns: int) -> tuple[bool, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """Whether the run has ended, and its error; waits at most that long."""
 
+    def succeeded(self) -> bool:
+        """Whether the run has ended without an error."""
+
     def cancel(self) -> None:
         """Asks the run to end early."""
+
+    def take_exception(self, message: str) -> BaseException | None:
+        """The exception of a Python kernel, by the message of the run's error."""
 
     def stats(self) -> dict[str, int]:
         """The counters of stats.def by name."""
@@ -51,14 +57,21 @@ class NativeProgram:
     def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], list[int]], None]) -> None:
         """A function of the views and the loop indices of a task."""
 
-    def start(self, bindings: Sequence[tuple[int, int, object, bool]], asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
-        """A run, or the reason why the bindings do not fit."""
+    def expect(self, symbols: list[tuple[str, int, numpy.dtype | None, int, int, int]]) -> None:
+        """
+        What runs bind, by symbol: name, dtype, NumPy's dtype of an array, rank, range.
+        """
 
-    def generate(self, bindings: Sequence[tuple[int, int, object, bool]]) -> tuple[int, int, int, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
+    def start(self, values: tuple[object, ...], asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
+        """A run, or the reason why the values, one for each symbol, do not fit."""
+
+    def start_quick(self, current: tuple[object, ...], changed: dict[str, object], asynchronous: bool) -> tuple[NativeRun, tuple[object, ...]] | None:
+        """
+        A run with some names changed, and all of its values; None if that is not plain.
+        """
+
+    def generate(self, values: tuple[object, ...]) -> tuple[int, int, int, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """Number of tasks and the two lanes of their hash, or an error."""
-
-    def take_exception(self, message: str) -> BaseException | None:
-        """The exception of a Python kernel, by the message of the run's error."""
 
     def close(self) -> None:
         """Ends runs in flight and joins all threads."""

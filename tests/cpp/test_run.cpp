@@ -29,7 +29,9 @@ i32 note_task(const ptowsp_call* call, void* user) {
 Outcome run_all(Loaded* p, const ScheduleConfig& config) {
   Outcome out;
   const std::vector<KernelSlot> kernels(4, KernelSlot{note_task, &out.order});
-  Run run(std::move(p->bound), config, &kernels, 1, 0);
+  RunParts parts;
+  parts.plan = std::move(p->bound);
+  Run run(std::move(parts), config, &kernels, 1, 0);
   run.begin(nullptr);
   run.work(0);
   run.end();

@@ -7,6 +7,7 @@
 // is read by all workers without synchronisation.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -209,12 +210,26 @@ struct BoundLoop {
   u32 leaf_site = kNone;  // the loop's body is one task of this site and nothing else
 };
 
+// What a plan was bound to; see rebind.cpp.
+struct BoundTo {
+  bool known = false;  // false: rebind() refuses everything
+  std::vector<ptowsp_binding> bindings;
+  std::vector<u32> tensor;   // of each binding: the TENSOR that it places, or kNone
+  std::vector<u8> contents;  // of the bound arrays, one behind the other
+};
+
 class BoundPlan {
  public:
   // Checks the bindings against the plan. On failure `error` says which symbol and why.
   static std::unique_ptr<BoundPlan> bind(const PlanView& plan, const ptowsp_binding* bindings,
                                          std::size_t count, Error* error,
                                          const BindOptions& options = {});
+
+  // Keeps what the plan was bound to, for rebind(). Comes right behind bind(), with its bindings.
+  void remember(const ptowsp_binding* bindings, std::size_t count);
+  // True: the plan is now what bind() would make of these bindings, which differ from those before
+  // in nothing but where data lies. False: it has to be bound anew, and must not be used any more.
+  bool rebind(const ptowsp_binding* bindings, std::size_t count);
 
   const PlanView& plan() const { return *plan_; }
   const std::vector<Instr>& code() const { return code_; }
@@ -230,6 +245,12 @@ class BoundPlan {
   const BoundAccess& access(u32 i) const { return accesses_[i]; }
   // The access behind tensor argument `p` of a site.
   u32 site_access(const BoundSite& s, u32 p) const { return site_accesses_[s.accesses + p]; }
+  // Of the site that has the most.
+  u32 most_accesses() const {
+    u32 most = 0;
+    for (const BoundSite& site : sites_) most = std::max(most, site.num_accesses);
+    return most;
+  }
   const BoundDim& dim(u32 i) const { return dims_[i]; }
   u32 num_storages() const { return num_storages_; }
 
@@ -345,6 +366,7 @@ class BoundPlan {
   std::shared_ptr<Workspace> workspace_;
   u64 accesses_checked_ = 0;
   u64 accesses_proved_ = 0;
+  BoundTo bound_to_;
 };
 
 }  // namespace ptowsp

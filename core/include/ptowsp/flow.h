@@ -47,12 +47,16 @@ class Flow {
     Failed  // an expression or a bound failed
   };
 
-  // `memory` comes from an earlier run that ended well, or is null.
+  // `memory` comes from an earlier run that ended well, or is null; `tracking` from one with this
+  // plan, or is null.
   Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, bool hashed,
-       std::unique_ptr<FlowMemory> memory);
+       std::unique_ptr<Tracking> tracking, std::unique_ptr<FlowMemory> memory);
 
   // After a run that ended well.
   std::unique_ptr<FlowMemory> take_memory() { return std::move(memory_); }
+  std::unique_ptr<Tracking> take_tracking() {
+    return std::make_unique<Tracking>(std::move(tracking_));
+  }
 
   bool try_lock() {
     return !token_.load(std::memory_order_relaxed) &&
@@ -379,7 +383,7 @@ class Flow {
 
   const BoundPlan& plan_;
   const u32 window_;
-  const Tracking tracking_;
+  Tracking tracking_;  // by value: generation looks at it for every access
   std::unique_ptr<FlowMemory> memory_;
   TaskTable& table_;
   TileMap& tiles_;

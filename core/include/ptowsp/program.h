@@ -70,13 +70,14 @@ class Program {
     std::vector<std::thread> threads;
     std::thread driver;
     Run* current = nullptr;
-    std::unique_ptr<FlowMemory> memory;  // of the last run; only whoever runs the front uses it
-    u64 epoch = 0;                       // counts runs; a worker takes part once in each
-    u32 busy = 0;                        // workers still inside the current run
+    RunParts spare;  // of the last run that ended well
+    u64 epoch = 0;   // counts runs; a worker takes part once in each
+    u32 busy = 0;    // workers still inside the current run
     bool closing = false;
   };
 
   Program() = default;
+  RunParts bind(const ptowsp_binding* bindings, std::size_t count, Error* error);
   void make_threads(Pool* pool);
   void run_front(QueuedRun* run);
   void worker_main(Pool* pool, u32 worker);

@@ -23,6 +23,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "ptowsp/clock.h"
@@ -35,10 +36,20 @@
 
 namespace ptowsp {
 
+// What a run is made of. A run that ended well leaves it to the next one, which may have it as it
+// is if its plan could be bound again (BoundPlan::rebind); else only the memory is of use.
+struct RunParts {
+  std::unique_ptr<BoundPlan> plan;
+  std::vector<TaskRunner> runners;     // of this plan, by worker; or none
+  std::unique_ptr<Tracking> tracking;  // of this plan, if it was tracked; or null
+  std::unique_ptr<FlowMemory> memory;  // or null
+};
+
 class Run {
  public:
-  Run(std::unique_ptr<BoundPlan> plan, const ScheduleConfig& config,
-      const std::vector<KernelSlot>* kernels, u32 workers, u64 seed, bool hashed = false);
+  // `parts` has at least a plan.
+  Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelSlot>* kernels,
+      u32 workers, u64 seed, bool hashed = false);
 
   void set_interrupt(ptowsp_interrupt_fn fn, void* user) {
     interrupt_ = fn;
@@ -50,10 +61,12 @@ class Run {
     crew_ = call;
     crew_user_ = user;
   }
-  // Comes before work(). `memory` is what end() of an earlier run returned, or null.
+  // Whether begin() has use for memory.
+  bool needs_memory() const { return mode_ == Mode::Flow && memory_ == nullptr; }
+  // Comes before work(). `memory` is what an earlier run has left, or null.
   void begin(std::unique_ptr<FlowMemory> memory);
-  // Comes after all work(). Returns tables that the next run may use, or null.
-  std::unique_ptr<FlowMemory> end();
+  // Comes after all work(). What the next run may use; nothing, if this one failed.
+  RunParts end();
   // Takes part until the run is over.
   void work(u32 worker);
   void cancel();
@@ -61,11 +74,13 @@ class Run {
   void abandon(Error error) {
     if (error_.ok()) error_ = std::move(error);
   }
+  // Ends a run early, with this error unless it has one.
+  void fail_now(Error error);
   // Calls the interrupt if it is due; true if the run was cancelled by it.
   bool poll_interrupt();
 
   // For tests that plant a task which never becomes ready; null unless the run is a Flow.
-  Flow* flow_for_test() { return flow_.get(); }
+  Flow* flow_for_test() { return flow_ ? &*flow_ : nullptr; }
 
   // After the run has ended:
   const Error& error() const { return error_; }
@@ -121,8 +136,7 @@ class Run {
     // tasks to spare, so that a long task never keeps others from those behind it.
     alignas(kCacheLine) std::atomic<bool> closed{true};
     Error error;  // of the task being run; kept here because clearing one costs more than a task
-    Worker(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 id, u64 capacity)
-        : runner(plan, kernels, id), trace(capacity) {}
+    Worker(TaskRunner with, u64 capacity) : runner(std::move(with)), trace(capacity) {}
   };
 
   using Lock = std::unique_lock<std::mutex>;
@@ -179,7 +193,6 @@ class Run {
   bool take_fifo(Worker* me, u32* slot);
   void check_stuck();
   u64 total_done() const;
-  void fail_now(Error error);
   void call_crew() {
     if (crew_ == nullptr || crew_called_.load(std::memory_order_relaxed)) return;
     if (!crew_called_.exchange(true, std::memory_order_relaxed)) crew_(crew_user_);
@@ -190,7 +203,9 @@ class Run {
   static constexpr u32 kBurst = 64;
   static constexpr std::chrono::milliseconds kPollEvery{20};
 
-  const std::unique_ptr<BoundPlan> plan_;
+  std::unique_ptr<BoundPlan> plan_;     // until end()
+  std::unique_ptr<Tracking> tracking_;  // this and the memory: until begin()
+  std::unique_ptr<FlowMemory> memory_;
   const ScheduleConfig config_;
   const Mode mode_;
   const bool traced_;
@@ -207,7 +222,7 @@ class Run {
   std::atomic<bool> generated_all_{false};             // Flow
   std::atomic<bool> started_{true};                    // Flow: the start policy has let go
   std::atomic<bool> crew_called_{false};
-  std::unique_ptr<Flow> flow_;
+  std::optional<Flow> flow_;
   alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
   std::atomic<u64> next_take_{0};                        // traced tasks so far
   // Flow:

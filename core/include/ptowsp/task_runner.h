@@ -22,8 +22,11 @@ struct KernelSlot {
 class TaskRunner {
  public:
   TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 worker);
-  TaskRunner(const TaskRunner&) = delete;
-  TaskRunner& operator=(const TaskRunner&) = delete;
+  TaskRunner(TaskRunner&&) = default;
+  TaskRunner& operator=(TaskRunner&&) = delete;
+
+  // Before another run, for which the plan was bound again: tensors may have moved.
+  void restart(const std::vector<KernelSlot>& kernels);
 
   // Runs one task; `loops` are its loop indices and registers, as BoundPlan::pack() puts them.
   // False: it failed or could not be evaluated, see `error`.
@@ -63,6 +66,7 @@ class TaskRunner {
   };
 
   void find_paged(const BoundSite& site, SiteCall* out) const;
+  void point_forms(u32 site);
   bool fill_scalars(u32 site, const i64* loops, u64 task_id, Error* error);
   bool fill_views(u32 site, const i64* loops, u64 task_id, Error* error);
   static void point_views(SiteCall* s, const i64* loops) {

@@ -48,25 +48,28 @@ class Binder:
             else None
             for s in self._symbols
         ]
-        self._current: list[Bound | None] = [None] * len(self._symbols)
+        current: list[Value | None] = [None] * len(self._symbols)
         for name, value in defaults.items():
             if name in self._index:
-                self._current[self._index[name]] = self._accept(self._index[name], value)
+                current[self._index[name]] = self._accept(self._index[name], value).value
         constants = plan.records(Const)
         for i, symbol in enumerate(self._symbols):
-            if self._current[i] is None and symbol.default_value < len(constants):
+            if current[i] is None and symbol.default_value < len(constants):
                 bits = constants[symbol.default_value].bits
-                self._current[i] = Bound(i, _number(DType(symbol.dtype), bits))
+                current[i] = _number(DType(symbol.dtype), bits)
+        #: By symbol, what a run is given that names nothing else; None: it has to be named.
+        self.values: tuple[Value | None, ...] = tuple(current)
 
     @property
     def current(self) -> dict[str, Value]:
         """What each name is bound to when a run names nothing else."""
-        named = zip(self._names, self._current, strict=True)
-        return {name: bound.value for name, bound in named if bound is not None}
+        named = zip(self._names, self.values, strict=True)
+        return {name: value for name, value in named if value is not None}
 
     def bind(self, values: Mapping[str, object]) -> tuple[Bound, ...]:
-        """One Bound per symbol, in table order; names not given have their current values."""
-        merged = list(self._current)
+        """One Bound per symbol, in table order; names not given have their current values, which
+        are looked at again: the shape of an array can be changed in place."""
+        merged: list[Bound | None] = [None] * len(self._symbols)
         for name, value in values.items():
             index = self._index.get(name)
             if index is None:
@@ -78,6 +81,9 @@ class Binder:
                     fix="names fixed at compile time (Dense[...], Python ints) cannot be rebound",
                 )
             merged[index] = self._accept(index, value)
+        for i, current in enumerate(self.values):
+            if merged[i] is None and current is not None:
+                merged[i] = self._accept(i, current)
         if None in merged:
             missing = merged.index(None)
             raise ExecutionError(
@@ -92,14 +98,6 @@ class Binder:
     def has(self, name: str) -> bool:
         """Whether execute binds this name."""
         return name in self._index
-
-    def adopt(self, other: Binder) -> None:
-        """Takes over what another binder of the same plan has as current values."""
-        self._current = list(other._current)
-
-    def keep(self, bound: tuple[Bound, ...]) -> None:
-        """Makes these the current values, for later runs."""
-        self._current = list(bound)
 
     def _accept(self, index: int, value: object) -> Bound:
         array = self._arrays[index]

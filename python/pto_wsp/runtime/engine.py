@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.srcloc import SrcLoc
 
@@ -103,4 +103,21 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Ends runs in flight and gives threads back. The engine is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class QuickEngine(Protocol):
+    """An engine that looks at plain arguments by itself, faster than Python code could."""
+
+    def start_quick(
+        self,
+        current: tuple[Value | None, ...],
+        changed: dict[str, object],
+        *,
+        asynchronous: bool,
+    ) -> tuple[Run, tuple[Value, ...]] | None:
+        """Starts a run with `current`, one value per SYMBOL, but for the names in `changed`. The
+        run and its values; None if anything does not plainly fit, and nothing was started: then
+        `Engine.start` is called with what `Binder.bind` makes of them, or that raises."""
         ...

@@ -18,7 +18,14 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Value, show
-from pto_wsp.runtime.engine import Engine, Generated, Run, SingleRunner, TaskDump
+from pto_wsp.runtime.engine import (
+    Engine,
+    Generated,
+    QuickEngine,
+    Run,
+    SingleRunner,
+    TaskDump,
+)
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import to_perfetto
 
@@ -66,6 +73,7 @@ class Program:
         self._single = single
         self.target = target
         self._engine = engine
+        self._quick = engine if isinstance(engine, QuickEngine) else None
         self._binder = Binder(plan, defaults or {})
         self._pending: list[Run] = []
         self._last: Run | None = None
@@ -152,7 +160,7 @@ class Program:
         self._check_usable()
         engine = self._engine.clone()
         other = Program(self.plan, engine, target=self.target, single=self._single)
-        other._binder.adopt(self._binder)
+        other._binder.values = self._binder.values
         other._check = self._check
         return other
 
@@ -254,15 +262,23 @@ class Program:
         """Calls `check` before each run; it raises if the plan is out of date."""
         self._check = check
 
-    def _start(self, bindings: Mapping[str, object], *, asynchronous: bool) -> Run:
+    def _start(self, bindings: dict[str, object], *, asynchronous: bool) -> Run:
         self._check_usable()
+        if self._quick is not None:
+            started = self._quick.start_quick(
+                self._binder.values, bindings, asynchronous=asynchronous
+            )
+            if started is not None:
+                run, self._binder.values = started
+                return run
         hashed = False
         if "hash" in bindings and not self._binder.has("hash"):
             bindings = dict(bindings)
             hashed = bool(bindings.pop("hash"))
         bound = self._binder.bind(bindings)
         run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
-        self._binder.keep(bound)  # only now: values that the target refuses are forgotten
+        # Only now: values that the target refuses are forgotten.
+        self._binder.values = tuple(b.value for b in bound)
         return run
 
     def _generate(self, bindings: Mapping[str, object]) -> Generated:

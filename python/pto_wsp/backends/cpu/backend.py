@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import struct
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +19,8 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
-from pto_wsp.plan import NONE, Plan, Site, Status, Symbol
-from pto_wsp.runtime.bindings import Bound
+from pto_wsp.plan import Plan, Site, Status, Symbol, SymbolKind
+from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.engine import Generated
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import trace_dtype
@@ -35,12 +34,6 @@ _EVENT = np.dtype(
     + [(name, np.uint32) for name in ("site", "worker", "stream", "pool", "stolen", "num_loops")]
     + [("indices", np.int64, (16,))]
 )
-
-_WITHOUT_BUFFER = {int(DType.BF16)}  # NumPy exports no buffer of these
-
-# What the core takes for a symbol: symbol, dtype, number or array, read_only.
-_Binding = tuple[int, int, object, bool]
-_NOTHING: _Binding = (NONE, NONE, 0, False)
 
 _engines: weakref.WeakSet[CpuEngine] = weakref.WeakSet()
 
@@ -76,9 +69,7 @@ class CpuEngine:
         self._seed = seed
         self._kernels = kernels  # keeps shared libraries loaded
         self._native: _core.NativeProgram | None = _load(plan, workers, seed)
-        self._dtypes = [int(symbol.dtype) for symbol in plan.records(Symbol)]
-        self._bound: tuple[Bound, ...] = ()  # of the last run, and as the core takes them
-        self._bindings: list[_Binding] = []
+        self._native.expect([_expected(plan, symbol) for symbol in plan.records(Symbol)])
         for index, kernel in enumerate(kernels):
             if isinstance(kernel, PythonKernel):
                 dispatch = make_dispatch(plan, index, kernel.fn)
@@ -90,45 +81,35 @@ class CpuEngine:
     def start(
         self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
     ) -> CpuRun:
-        run, error = self.native.start(self._to_native(bindings), asynchronous, hashed)
+        run, error = self.native.start(_values(bindings), asynchronous, hashed)
         if run is None:
             raise _failure(error).to_exception(self.plan)
-        return CpuRun(self, run, bindings, hashed)
+        return CpuRun(self, run, hashed)
+
+    def start_quick(
+        self,
+        current: tuple[Value | None, ...],
+        changed: dict[str, object],
+        *,
+        asynchronous: bool,
+    ) -> tuple[CpuRun, tuple[Value, ...]] | None:
+        assert self._native is not None, "Program refuses to run after close()"
+        started = self._native.start_quick(current, changed, asynchronous)
+        if started is None:
+            return None
+        run, values = started
+        return CpuRun(self, run, False), cast("tuple[Value, ...]", values)
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
-        tasks, lane0, lane1, error = self.native.generate(self._to_native(bindings))
+        tasks, lane0, lane1, error = self.native.generate(_values(bindings))
         if error is not None:
             raise Failure.of(error).to_exception(self.plan)
         return Generated(tasks, (lane0, lane1))
-
-    def _to_native(self, bindings: tuple[Bound, ...]) -> list[_Binding]:
-        """One tuple per binding; those of the run before are used again where nothing changed."""
-        before, known = self._bound, self._bindings
-        if before is not bindings:
-            if len(before) != len(bindings):
-                before, known = (None,) * len(bindings), [_NOTHING] * len(bindings)
-            known = [
-                old_native if b is old else self._native_binding(b)
-                for b, old, old_native in zip(bindings, before, known, strict=True)
-            ]
-            self._bound, self._bindings = bindings, known
-        return known
-
-    def _native_binding(self, bound: Bound) -> _Binding:
-        dtype = self._dtypes[bound.symbol]
-        value = bound.value
-        if isinstance(value, float):
-            value = int.from_bytes(struct.pack("<d", value), "little", signed=True)
-        if dtype in _WITHOUT_BUFFER and not isinstance(value, int):
-            strides = tuple(s // value.itemsize for s in value.strides)
-            value = value.__array_interface__["data"][0], value.shape, strides
-        return bound.symbol, dtype, value, bound.read_only
 
     def clone(self) -> CpuEngine:
         return CpuEngine(self.plan, self._kernels, self.workers, self._seed)
 
     def close(self) -> None:
-        self._bound, self._bindings = (), []
         if self._native is not None:
             self._native.close()
             self._native = None
@@ -145,25 +126,21 @@ class CpuEngine:
 
 
 class CpuRun:
-    """One execution. Keeps the bound arrays alive until it has ended."""
+    """One execution. The native run keeps the bound arrays alive until it has ended."""
 
-    def __init__(
-        self,
-        engine: CpuEngine,
-        native: _core.NativeRun,
-        bindings: tuple[Bound, ...],
-        hashed: bool,
-    ) -> None:
+    __slots__ = ("_engine", "_hashed", "_native")
+
+    def __init__(self, engine: CpuEngine, native: _core.NativeRun, hashed: bool) -> None:
         self._engine = engine
-        self._program = engine.native  # also after the engine has been closed
         self._native = native
-        self._bindings = bindings
         self._hashed = hashed
 
     def task_hash(self) -> tuple[int, int] | None:
         return self._native.hash() if self._hashed else None
 
     def wait(self, timeout: float | None) -> bool:
+        if self._native.succeeded():
+            return True
         left = None if timeout is None else max(0, int(timeout * 1e9))
         while True:
             # In slices, so that Ctrl-C is noticed while waiting.
@@ -205,7 +182,7 @@ class CpuRun:
         return out[np.argsort(out["take"], kind="stable")]
 
     def _exception(self, failure: Failure) -> BaseException:
-        raised = self._program.take_exception(failure.message)
+        raised = self._native.take_exception(failure.message)
         if raised is None:
             return failure.to_exception(self._engine.plan)
         if failure.status != Status.KERNEL_ERROR:
@@ -222,6 +199,24 @@ def _load(plan: Plan, workers: int, seed: int) -> _core.NativeProgram:
     if program is None:
         raise _failure(error).to_exception(plan)
     return program
+
+
+def _values(bindings: tuple[Bound, ...]) -> tuple[Value, ...]:
+    return tuple(bound.value for bound in bindings)
+
+
+def _expected(plan: Plan, symbol: Symbol) -> tuple[str, int, np.dtype[Any] | None, int, int, int]:
+    """What the core looks for when it reads arguments by itself."""
+    is_array = symbol.kind in (SymbolKind.ARRAY, SymbolKind.TENSOR)
+    dtype = DType(symbol.dtype).numpy if is_array else None
+    return (
+        plan.string(symbol.name),
+        symbol.dtype,
+        dtype,
+        symbol.rank,
+        symbol.min_value,
+        symbol.max_value,
+    )
 
 
 def _failure(error: NativeError | None) -> Failure:

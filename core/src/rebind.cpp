@@ -1,0 +1,151 @@
+// A bound plan used again for bindings that differ only in where data lies.
+//
+// bind() works out forms, ranges and proofs from numbers, shapes, strides and what arrays hold.
+// Addresses enter in two ways only: as the tensors' own, and by saying which tensors share memory.
+// So everything else is compared with what the plan was bound to, arrays by their contents, since
+// these may be changed in place; then the tensors are moved and join_storages() says who shares
+// memory now. Any difference means that the plan is bound anew: nothing is patched up.
+#include <algorithm>
+#include <cstring>
+
+#include "binder.h"
+
+namespace ptowsp {
+
+namespace {
+
+constexpr u64 kMostContents = 1u << 16;  // bytes of all arrays; longer ones are not worth a copy
+
+u64 bytes_of(const BoundArray& a) {
+  const u64 rows = static_cast<u64>(a.shape[0]);
+  const u64 columns = static_cast<u64>(a.shape[1]);
+  if (rows == 0 || columns == 0) return 0;
+  if (rows > kMostContents || columns > kMostContents) return kMostContents + 1;
+  return rows * columns * dtype_size(a.dtype);
+}
+
+// Calls fn(first byte, bytes) for each piece of an array that lies in one piece, in order, until
+// one returns false.
+template <class Fn>
+bool each_piece(const BoundArray& a, Fn fn) {
+  if (bytes_of(a) == 0) return true;
+  const u32 item = dtype_size(a.dtype);
+  const i64 rows = a.rank == 2 ? a.shape[0] : 1;
+  const i64 columns = a.rank == 2 ? a.shape[1] : a.shape[0];
+  const i64 row_stride = a.rank == 2 ? a.stride[0] : 0;
+  const i64 stride = a.rank == 2 ? a.stride[1] : a.stride[0];
+  const i64 pieces = stride == 1 ? 1 : columns;
+  const std::size_t bytes = static_cast<std::size_t>(columns / pieces) * item;
+  const u8* const data = static_cast<const u8*>(a.data);
+  for (i64 i = 0; i < rows; ++i) {
+    for (i64 j = 0; j < pieces; ++j) {
+      if (!fn(data + (i * row_stride + j * stride) * static_cast<i64>(item), bytes)) return false;
+    }
+  }
+  return true;
+}
+
+// Whether what two bindings say besides an address is the same.
+bool same_form(const ptowsp_binding& a, const ptowsp_binding& b, SymbolKind kind) {
+  if (a.symbol != b.symbol) return false;
+  if (kind != SymbolKind::ARRAY && kind != SymbolKind::TENSOR) return a.value == b.value;
+  if (a.rank > kMaxRank) return false;  // of a tensor that nothing uses, so nothing looked at it
+  return a.dtype == b.dtype && a.rank == b.rank && a.read_only == b.read_only &&
+         std::equal(a.shape, a.shape + a.rank, b.shape) &&
+         std::equal(a.stride, a.stride + a.rank, b.stride);
+}
+
+}  // namespace
+
+void BoundPlan::remember(const ptowsp_binding* bindings, std::size_t count) {
+  const u32 symbols = plan_->count(Section::SYMBOL);
+  std::vector<u32> tensor_of(symbols, kNone);
+  for (u32 t = 0; t < tensors_.size(); ++t) {
+    const Tensor record = plan_->get<Section::TENSOR>(t);
+    // Memory that no binding places is not looked at here.
+    if (record.symbol == kNone) return;
+    tensor_of[record.symbol] = t;
+  }
+  u64 bytes = 0;
+  for (const BoundArray& a : arrays_) {
+    if (a.data != nullptr) bytes += bytes_of(a);
+    if (bytes > kMostContents) return;
+  }
+  bound_to_.bindings.assign(bindings, bindings + count);
+  bound_to_.tensor.reserve(count);
+  for (const ptowsp_binding& b : bound_to_.bindings)
+    bound_to_.tensor.push_back(tensor_of[b.symbol]);
+  std::vector<u8>& contents = bound_to_.contents;
+  contents.reserve(bytes);
+  for (const BoundArray& a : arrays_) {
+    if (a.data == nullptr) continue;
+    each_piece(a, [&](const u8* data, std::size_t size) {
+      contents.insert(contents.end(), data, data + size);
+      return true;
+    });
+  }
+  bound_to_.known = true;
+}
+
+bool BoundPlan::rebind(const ptowsp_binding* bindings, std::size_t count) {
+  if (!bound_to_.known || count != bound_to_.bindings.size()) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const ptowsp_binding& before = bound_to_.bindings[i];
+    const auto kind = static_cast<SymbolKind>(plan_->get<Section::SYMBOL>(before.symbol).kind);
+    if (!same_form(before, bindings[i], kind)) return false;
+  }
+  Error ignored;
+  return Binder(*plan_, this, &ignored, {}).move(bindings);
+}
+
+bool Binder::move(const ptowsp_binding* bindings) {
+  const BoundTo& to = out_.bound_to_;
+  bool moved = false;
+  for (std::size_t i = 0; i < to.bindings.size(); ++i) {
+    const ptowsp_binding& b = bindings[i];
+    BoundArray& array = out_.arrays_[b.symbol];
+    if (to.tensor[i] != kNone) {
+      BoundTensor& tensor = out_.tensors_[to.tensor[i]];
+      moved = moved || tensor.data != b.data;
+      tensor.data = static_cast<char*>(b.data);
+    } else if (array.data != nullptr) {
+      moved = moved || array.data != b.data;
+      array.data = b.data;
+    }
+  }
+  return same_contents() && (!moved || same_sharing());
+}
+
+bool Binder::same_contents() const {
+  const u8* before = out_.bound_to_.contents.data();
+  for (const BoundArray& a : out_.arrays_) {
+    if (a.data == nullptr) continue;
+    const bool same = each_piece(a, [&](const u8* data, std::size_t size) {
+      before += size;
+      return std::memcmp(before - size, data, size) == 0;
+    });
+    if (!same) return false;
+  }
+  return true;
+}
+
+// Storages are numbered by address, so the same groups of tensors may come out with other numbers.
+// The plan keeps those that it has been made with.
+bool Binder::same_sharing() {
+  const std::vector<BoundTensor> before = out_.tensors_;
+  const u32 storages = out_.num_storages_;
+  if (!check_tensor_modes()) return false;
+  join_storages();
+  if (!check_arrays_unwritten() || out_.num_storages_ != storages) return false;
+  std::vector<u32> now(storages, kNone);  // by storage before
+  for (std::size_t t = 0; t < before.size(); ++t) {
+    BoundTensor& tensor = out_.tensors_[t];
+    u32& storage = now[before[t].storage];
+    if (storage == kNone) storage = tensor.storage;
+    if (storage != tensor.storage || before[t].geometry != tensor.geometry) return false;
+    tensor.storage = before[t].storage;
+  }
+  return true;
+}
+
+}  // namespace ptowsp
