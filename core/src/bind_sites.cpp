@@ -166,6 +166,52 @@ bool Binder::count_outer_tasks(u32 axis) {
   return true;
 }
 
+bool BoundPlan::total_tasks(u64* out) const {
+  *out = 0;
+  i64 vars[kMaxVars] = {};
+  for (u32 pc = plan_->get<Section::ENTRY>(0).pc;;) {
+    const Instr instr = code_[pc];
+    switch (static_cast<Op>(instr.opcode)) {
+      case Op::HALT:
+        return true;
+      case Op::TASK:
+        *out += 1;
+        pc += 1 + instr.operand1;
+        break;
+      case Op::COMBINE:  // its children count as if they stood alone
+      case Op::SEQUENTIAL:
+      case Op::END:
+      case Op::NOP:
+      case Op::ALLOC:
+        pc += 1;
+        break;
+      case Op::PARALLEL_FOR:
+      case Op::FOR_EACH: {
+        const Axis axis = plan_->get<Section::AXIS>(instr.operand1);
+        const BoundLoop& loop = loops_[instr.operand1];
+        if (axis.body_tasks == kNone || !loop.start.constant() || !loop.extent.constant()) {
+          return false;
+        }
+        const BoundExpr& body = exprs_[axis.body_tasks];
+        const i64 extent = body.constant() ? std::min<i64>(loop.extent.form.base, 1)
+                                           : loop.extent.form.base;
+        for (i64 i = 0; i < extent; ++i) {
+          i64 tasks = 0;
+          Error ignored;
+          vars[0] = loop.start.form.base + i;
+          if (!eval(body, vars, &tasks, &ignored)) return false;
+          *out += static_cast<u64>(tasks) *
+                  (body.constant() ? static_cast<u64>(loop.extent.form.base) : 1);
+        }
+        pc = instr.operand2;
+        break;
+      }
+      default:
+        return false;
+    }
+  }
+}
+
 bool BoundPlan::tasks_before(i64 index, u64* out) const {
   if (outer_tasks_.empty()) return false;
   const i64 i = index - loops_[independent_axis_].start.form.base;

@@ -41,6 +41,15 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
   }
 }
 
+void Flow::set_issuer(Issuer* issuer, u32 streams) {
+  issuer_ = issuer;
+  stream_last_.assign(streams, TaskRef{});
+  for (SiteMaker& maker : makers_) {  // each task has a place of its own
+    maker.strip = 1;
+    maker.moves = false;
+  }
+}
+
 // Where the order is open, tasks that follow each other in a leaf loop may share a record and run
 // one after the other: a strip. Strips are short, and only where there are so many tasks that those
 // of one strip are not missed as parallelism.

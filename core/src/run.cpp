@@ -14,6 +14,7 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
       mode_(choose_mode(*plan_, config, workers, hashed)),
       traced_(config.trace != TracePolicy::NONE),
       hashed_(hashed),
+      seed_(seed),
       next_iteration_(0) {
   workers_.reserve(workers);
   for (TaskRunner& runner : parts.runners) {
@@ -46,7 +47,12 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
   flow_->table().set_alone(!started_);
   if (traced_) ready_ticks_.resize(flow_->table().capacity());
-  if (config_.ready == ReadyPolicy::FIFO) fifo_.emplace(config_.window);
+  if (config_.issued) {
+    issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed_);
+    flow_->set_issuer(&*issuer_, static_cast<u32>(config_.streams));
+  } else if (config_.ready == ReadyPolicy::FIFO) {
+    fifo_.emplace(config_.window);
+  }
   for (u32 w = 0; w < workers(); ++w) {
     workers_[w]->deque = &flow_->queues(w)->shared;
     workers_[w]->own = &flow_->queues(w)->own;
@@ -81,7 +87,8 @@ RunParts Run::end() {
 
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed) {
-  if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) {
+  if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
+      config.issued) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;
@@ -186,6 +193,11 @@ ptowsp_stats Run::stats() const {
     out.loads = flow_->loads();
     out.control_waits = control_waits_;
     out.start_held = start_held_;
+    if (issuer_) {
+      out.timing_released = issuer_->released();
+      out.gate_stalls = issuer_->gate_stalls();
+      out.ready_high = issuer_->ready_high();
+    }
   }
   for (const auto& w : workers_) {
     out.parks += w->parks;

@@ -13,6 +13,10 @@ namespace ptowsp {
 inline void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   if (traced_) ready_ticks_[slot] = Clock::ticks();
+  if (issuer_) {
+    issue(worker, slot);
+    return;
+  }
   if (config_.ready == ReadyPolicy::AUTO) {
     if (me.own->size() == 0 && me.next == kNil) {
       me.next = slot;
@@ -48,6 +52,7 @@ inline bool Run::run_single(u32 worker, u32 slot) {
 }
 
 inline void Run::end_slot(u32 worker, u32 slot) {
+  if (issuer_) after_issue(issuer_->ended(slot, clock_.since()));
   const auto ready = [&](u32 next) { make_ready(worker, next); };
   if (generated_all_.load(std::memory_order_acquire)) {
     flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
@@ -74,6 +79,7 @@ inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
 
 inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   Worker& me = *workers_[worker];
+  if (issuer_) return take_issued(worker, slot, stolen);
   if (fifo_) return take_fifo(&me, slot);
   if (me.next != kNil) {
     *slot = std::exchange(me.next, kNil);
@@ -201,7 +207,12 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
     bool ok = false;
     if (traced_) {
       ptowsp_event event{};
-      event.take = fifo_ ? me.take : next_take_.fetch_add(1, std::memory_order_relaxed);
+      event.take =
+          fifo_ || issuer_ ? me.take : next_take_.fetch_add(1, std::memory_order_relaxed);
+      if (issuer_) {
+        event.stream = issuer_->stream(slot);
+        event.pool = issuer_->pool(slot);
+      }
       event.ready_ns = ready_ticks_[slot];
       event.task_id = event.seq = task_id;
       event.site = r.site();
@@ -325,7 +336,14 @@ void Run::all_generated() {
 void Run::start_held(u32 worker) {
   flow_->table().set_alone(false);
   started_.store(true, std::memory_order_release);
-  for (const u32 slot : held_) make_ready(worker, slot);
+  if (issuer_) {
+    if (traced_) {
+      for (const u32 slot : held_) ready_ticks_[slot] = Clock::ticks();
+    }
+    after_issue(issuer_->arrive(worker, held_.data(), held_.size(), clock_.since()));
+  } else {
+    for (const u32 slot : held_) make_ready(worker, slot);
+  }
   held_.clear();
 }
 
@@ -333,7 +351,7 @@ void Run::start_held(u32 worker) {
 // to take them.
 bool Run::runs_serially() {
   const bool open_order =
-      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE;
+      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE && !issuer_;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;
@@ -395,12 +413,46 @@ u64 Run::total_done() const {
 }
 
 bool Run::nothing_ready() {
+  if (issuer_) return issuer_->ready() == 0;
   if (fifo_) {
     const std::lock_guard lock(fifo_mutex_);
     return fifo_->size() == 0;
   }
   return std::all_of(workers_.begin(), workers_.end(),
                      [](const auto& w) { return w->deque->size() <= 0; });
+}
+
+void Run::issue(u32 worker, u32 slot) {
+  after_issue(issuer_->arrive(worker, &slot, 1, clock_.since()));
+}
+
+// `some`: there is a task to take.
+void Run::after_issue(bool some) {
+  if (issuer_->overflowed() != kNone) {
+    const u32 slot = issuer_->overflowed();
+    const TaskTable::Record& r = flow_->table()[slot];
+    const BoundSite& site = plan_->sites()[r.site()];
+    i64 loops[kMaxVars];
+    flow_->table().get_loops(slot, loops, site.level + site.num_registers);
+    Error error = Error::make(Status::WINDOW_OVERFLOW,
+                              "a pipeline_depth gate is full and its on_full is \"error\"");
+    error.at_task(r.site(), r.task_id, loops, site.level);
+    fail_now(std::move(error));
+    return;
+  }
+  if (!some) return;
+  call_crew();
+  lot_.wake();  // a task may be for one worker only, whom notify_one() need not meet
+}
+
+bool Run::take_issued(u32 worker, u32* slot, bool* stolen) {
+  Issuer::Taken taken;
+  if (!issuer_->take(worker, clock_.since(), &taken)) return false;
+  *slot = taken.slot;
+  *stolen = taken.stolen;
+  workers_[worker]->take = taken.take;
+  workers_[worker]->stolen += taken.stolen ? 1 : 0;
+  return true;
 }
 
 void Run::push_fifo(Worker* me, u32 slot) {
@@ -448,7 +500,11 @@ void Run::idle(u32 worker, u32* misses) {
     lot_.withdraw();
   } else {
     workers_[worker]->parks += 1;
-    lot_.wait(ticket, std::chrono::milliseconds(1u << nap));
+    std::chrono::nanoseconds longest = std::chrono::milliseconds(1u << nap);
+    const u64 until = issuer_ ? issuer_->waits_until() : 0;
+    const u64 now = clock_.since();
+    if (until > 0) longest = std::min(longest, std::chrono::nanoseconds(until > now ? until - now : 0));
+    lot_.wait(ticket, longest);
   }
   resting_.fetch_sub(1, std::memory_order_acq_rel);
 }
@@ -459,7 +515,10 @@ void Run::check_stuck() {
   flow_->collect();
   const bool ended = generated_all_ && total_done() == made_;
   const bool can_go_on = flow_->can_make() && !generated_all_;
-  if (!ended && !can_go_on && nothing_ready()) {
+  if (issuer_ && !ended && !can_go_on && nothing_ready() &&
+      (issuer_->waits_until() > 0 || issuer_->release(clock_.since()))) {
+    lot_.notify_all();
+  } else if (!ended && !can_go_on && nothing_ready()) {
     fail_now(Error::make(Status::DEADLOCK, flow_->waiting_report()));
   }
   flow_->unlock();

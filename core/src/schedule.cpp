@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "ptowsp/keys.h"
 
 namespace ptowsp {
 
@@ -13,59 +16,173 @@ bool refuse(Error* error, Status status, std::string message) {
   return false;
 }
 
-// The integer arguments of one directive.
+// The arguments of one directive: numbers, keys, or nothing.
 struct Args {
-  u32 count = 0;
-  i64 value[4] = {};
+  struct Arg {
+    ArgTag tag;
+    i64 value;
+  };
+  std::vector<Arg> list;
 
-  bool in(u32 i, i64 lo, i64 hi) const { return i < count && value[i] >= lo && value[i] <= hi; }
+  std::size_t count() const { return list.size(); }
+  bool in(u32 i, i64 lo, i64 hi) const {
+    return i < list.size() && list[i].tag == ArgTag::INT && list[i].value >= lo &&
+           list[i].value <= hi;
+  }
+  i64 value(u32 i) const { return list[i].value; }
+  bool is_key(u32 i) const { return i < list.size() && list[i].tag == ArgTag::EXPR; }
+  bool is_none(u32 i) const { return i < list.size() && list[i].tag == ArgTag::NONE; }
+  u32 key(u32 i) const { return static_cast<u32>(list[i].value); }
 };
 
 bool read_args(const PlanView& plan, const ScheduleEntry& entry, Args* out) {
-  out->count = 0;
   for (u32 i = 0; i < entry.num_args; ++i) {
     const ScheduleArg arg = plan.get<Section::SCHEDULE_ARG>(entry.args + i);
-    if (static_cast<ArgTag>(arg.tag) != ArgTag::INT || i >= 4) return false;
-    out->value[out->count++] = static_cast<i64>(arg.bits);
+    const auto tag = static_cast<ArgTag>(arg.tag);
+    if (tag == ArgTag::FLOAT || tag == ArgTag::STRING) return false;
+    out->list.push_back({tag, static_cast<i64>(arg.bits)});
   }
   return true;
 }
 
 bool set_deps(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 0, 2)) return false;  // EXPLICIT and HYBRID are not enforced here
-  const bool exact = a.value[0] == static_cast<i64>(DepsPolicy::EXACT);
+  const bool exact = a.value(0) == static_cast<i64>(DepsPolicy::EXACT);
   out->matching = exact ? Matching::Exact : Matching::Overlap;
   return true;
 }
 
 bool set_ready(const Args& a, ScheduleConfig* out) {
-  if (!a.in(0, 0, 2)) return false;
-  out->ready = static_cast<ReadyPolicy>(a.value[0]);
+  if (!a.in(0, 0, 3)) return false;
+  out->ready = static_cast<ReadyPolicy>(a.value(0));
+  if (out->ready != ReadyPolicy::PRIORITY) return true;
+  if (!a.is_key(1)) return false;
+  out->priority_key = a.key(1);
+  out->issued = true;
+  return true;
+}
+
+// A dispatch policy from argument `i` on.
+bool read_dispatch(const Args& a, u32 i, Dispatch* out) {
+  if (!a.in(i, 0, static_cast<i64>(DispatchPolicy::STATIC_PARTITION))) return false;
+  out->kind = static_cast<DispatchPolicy>(a.value(i));
+  switch (out->kind) {
+    case DispatchPolicy::WORK_STEAL:
+      return a.count() == i + 1;
+    case DispatchPolicy::ROUND_ROBIN:
+      if (!a.in(i + 1, 1, INT32_MAX)) return false;
+      out->count = static_cast<u64>(a.value(i + 1));
+      return true;
+    case DispatchPolicy::STATIC_PARTITION:
+      for (u32 k = i + 1; k < a.count(); ++k) {
+        const i64 least = out->starts.empty() ? 0 : out->starts.back();
+        if (!a.in(k, least, out->starts.empty() ? 0 : INT64_MAX)) return false;
+        out->starts.push_back(a.value(k));
+      }
+      return !out->starts.empty();
+    default:
+      if (!a.is_key(i + 1)) return false;
+      out->key = a.key(i + 1);
+      return true;
+  }
+}
+
+bool set_dispatch(const Args& a, ScheduleConfig* out) {
+  out->issued = true;
+  return read_dispatch(a, 0, &out->dispatch);
+}
+
+bool add_level(const Args& a, ScheduleConfig* out) {
+  DispatchLevel level;
+  if (!a.is_key(0) && !a.is_none(0)) return false;
+  const u32 key = a.is_key(0) ? a.key(0) : kNone;
+  const i64 least = out->levels.empty() ? INT64_MIN : out->levels.back().threshold;
+  if (!a.in(1, least, INT64_MAX) || !read_dispatch(a, 2, &level.dispatch)) return false;
+  if (!out->levels.empty() && key != out->metric_key) return false;
+  out->metric_key = key;
+  level.threshold = a.value(1);
+  out->levels.push_back(level);
+  out->issued = true;
+  return true;
+}
+
+bool set_streams(const Args& a, ScheduleConfig* out) {
+  if (!a.in(0, 1, 1 << 20)) return false;
+  out->streams = a.value(0);
+  out->issued = true;
+  return true;
+}
+
+bool set_stream_by(const Args& a, ScheduleConfig* out) {
+  if (!a.is_key(0)) return false;
+  out->stream_key = a.key(0);
+  return true;
+}
+
+bool set_timing(const Args& a, ScheduleConfig* out) {
+  if (!a.in(0, 0, static_cast<i64>(TimingPolicy::RATE_LIMIT))) return false;
+  out->timing = static_cast<TimingPolicy>(a.value(0));
+  if (out->timing == TimingPolicy::IMMEDIATE) return true;
+  if (!a.in(1, 1, 1'000'000)) return false;
+  out->timing_count = static_cast<u64>(a.value(1));
+  out->issued = true;
+  return true;
+}
+
+bool set_pools(const Args& a, ScheduleConfig* out) {
+  if (!a.in(0, 0, static_cast<i64>(PoolPolicy::CUSTOM))) return false;
+  out->pool_kind = static_cast<PoolPolicy>(a.value(0));
+  if (out->pool_kind == PoolPolicy::SINGLE) return true;
+  out->issued = true;
+  out->pools = 2;
+  if (out->pool_kind == PoolPolicy::BY_EXEC_UNIT) return true;
+  if (!a.in(1, 1, ScheduleConfig::kMostPools) || !a.is_key(2)) return false;
+  out->pools = static_cast<u32>(a.value(1));
+  out->pool_key = a.key(2);
+  return true;
+}
+
+bool add_gate(const Args& a, ScheduleConfig* out) {
+  if (out->num_gates == ScheduleConfig::kMostGates) return false;
+  GateConfig& gate = out->gates[out->num_gates];
+  if (!a.in(0, 1, INT32_MAX) || !a.in(1, 0, static_cast<i64>(DepthScope::KEY)) ||
+      !a.in(2, 0, static_cast<i64>(OnFull::ERROR))) {
+    return false;
+  }
+  gate.depth = static_cast<u64>(a.value(0));
+  gate.scope = static_cast<DepthScope>(a.value(1));
+  gate.on_full = static_cast<OnFull>(a.value(2));
+  if (gate.scope == DepthScope::KEY) {
+    if (!a.is_key(3)) return false;
+    gate.key = a.key(3);
+  }
+  out->num_gates += 1;
+  out->issued = true;
   return true;
 }
 
 bool set_start(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 0, 2)) return false;
-  out->start = static_cast<StartPolicy>(a.value[0]);
+  out->start = static_cast<StartPolicy>(a.value(0));
   if (out->start != StartPolicy::THRESHOLD) return true;
   if (!a.in(1, 0, INT64_MAX)) return false;
-  out->start_threshold = static_cast<u64>(a.value[1]);
+  out->start_threshold = static_cast<u64>(a.value(1));
   return true;
 }
 
 bool set_window(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 1, 1 << 24) || !a.in(1, 0, 0) || !a.in(2, 0, 2)) return false;
-  out->window = static_cast<u32>(a.value[0]);
-  out->window_mode = static_cast<WindowMode>(a.value[2]);
+  out->window = static_cast<u32>(a.value(0));
+  out->window_mode = static_cast<WindowMode>(a.value(2));
   return true;
 }
 
 bool set_trace(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 0, 1)) return false;
-  out->trace = static_cast<TracePolicy>(a.value[0]);
+  out->trace = static_cast<TracePolicy>(a.value(0));
   if (out->trace == TracePolicy::NONE) return true;
   if (!a.in(1, 1, 1 << 28)) return false;
-  out->trace_capacity = static_cast<u64>(a.value[1]);
+  out->trace_capacity = static_cast<u64>(a.value(1));
   return true;
 }
 
@@ -81,9 +198,40 @@ bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
       return set_window(a, out);
     case Directive::TRACE:
       return set_trace(a, out);
+    case Directive::DISPATCH:
+      return set_dispatch(a, out);
+    case Directive::DISPATCH_THRESHOLD:
+      return add_level(a, out);
+    case Directive::STREAMS:
+      return set_streams(a, out);
+    case Directive::STREAM_BY:
+      return set_stream_by(a, out);
+    case Directive::TIMING:
+      return set_timing(a, out);
+    case Directive::POOLS:
+      return set_pools(a, out);
+    case Directive::PIPELINE_DEPTH:
+      return add_gate(a, out);
     default:
       return false;
   }
+}
+
+// Every key has a value for every task.
+bool check_keys(const PlanView& plan, Error* error) {
+  const Keys keys(plan);
+  for (u32 i = 0; i < plan.count(Section::SCHEDULE); ++i) {
+    const ScheduleEntry entry = plan.get<Section::SCHEDULE>(i);
+    for (u32 k = 0; k < entry.num_args; ++k) {
+      const ScheduleArg arg = plan.get<Section::SCHEDULE_ARG>(entry.args + k);
+      if (static_cast<ArgTag>(arg.tag) != ArgTag::EXPR) continue;
+      if (keys.check(static_cast<u32>(arg.bits), error)) continue;
+      error->section = static_cast<u32>(Section::SCHEDULE);
+      error->record = i;
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -101,7 +249,7 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     error->at_record(Section::SCHEDULE, i, nullptr, 0);
     return false;
   }
-  return true;
+  return check_keys(plan, error);
 }
 
 bool check_supported(const PlanView& plan, Error* error) {

@@ -256,12 +256,14 @@ class NodeChecker {
     expect_section(Section::SCHEDULE_EXPR);
     expect_arg(e_.arg == 0);
     expect_type(type_ == ScalarType::I64);
+    if (is(e_.op, ExprOp::TASK_AXIS) && e_.b != kNone) operand(kB, ScalarType::I64);
     if (!is(e_.op, ExprOp::TASK_AXIS)) {
       expect_none(kA);
     } else if (e_.a >= c_.schedule_strings.size() || !c_.schedule_strings[e_.a]) {
       fail_at(at(kA), "is not the offset of a string");
     }
-    expect_leaf();
+    if (!is(e_.op, ExprOp::TASK_AXIS)) expect_none(kB);
+    expect_none(kC);
   }
 
   void check_fold() {

@@ -22,11 +22,14 @@ from pto_wsp.frontend import Constexpr as Constexpr
 from pto_wsp.frontend import Dense as Dense
 from pto_wsp.frontend import DenseDyn as DenseDyn
 from pto_wsp.frontend import Deps as Deps
+from pto_wsp.frontend import DispatchPolicy as DispatchPolicy
 from pto_wsp.frontend import In as In
 from pto_wsp.frontend import InOut as InOut
+from pto_wsp.frontend import Metric as Metric
 from pto_wsp.frontend import Out as Out
 from pto_wsp.frontend import P as P
 from pto_wsp.frontend import PagedTensor as PagedTensor
+from pto_wsp.frontend import Pools as Pools
 from pto_wsp.frontend import Ragged as Ragged
 from pto_wsp.frontend import ReadyPolicy as ReadyPolicy
 from pto_wsp.frontend import Scalar as Scalar
@@ -36,6 +39,7 @@ from pto_wsp.frontend import TaskWindow as TaskWindow
 from pto_wsp.frontend import Tensor as Tensor
 from pto_wsp.frontend import Tile as Tile
 from pto_wsp.frontend import Tiled as Tiled
+from pto_wsp.frontend import TimingPolicy as TimingPolicy
 from pto_wsp.frontend import Token as Token
 from pto_wsp.frontend import TracePolicy as TracePolicy
 from pto_wsp.frontend import WindowMode as WindowMode

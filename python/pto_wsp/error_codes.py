@@ -75,6 +75,7 @@ class Code(Enum):
     KERNEL_MISSING = "PTO313", "a plan without its Python kernels"
     DIRECTIVE_VALUE = "PTO320", "a directive with a value it does not have"
     DIRECTIVE_NOT_ENFORCED = "PTO321", "a directive that the target cannot enforce"
+    DIRECTIVES_CONTRADICT = "PTO322", "directives that contradict each other"
     TASKS_DEPEND_ON_DATA = "PTO330", "tasks that are known only while the program runs"
 
     UNKNOWN_NAME = "PTO401", "a name that the program does not bind"

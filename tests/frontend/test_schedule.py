@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from pto_wsp import (
     ir,
     workload,
 )
-from pto_wsp.frontend.schedule import NUMBERS
 
 ENUMS = Path(__file__).parents[2] / "core" / "include" / "ptowsp" / "enums.def"
 
@@ -99,29 +97,6 @@ def test_schedules_are_equal_by_value() -> None:
     assert one.schedule == other.schedule
     assert one.schedule != empty().schedule
     assert hash(one.schedule) == hash(other.schedule)
-
-
-def test_numbers_are_those_of_the_plan() -> None:
-    value = re.compile(r"PTOWSP_VALUE\((\w+), (\w+), (\d+),")
-    numbers = {(m[1], m[2]): int(m[3]) for m in value.finditer(ENUMS.read_text(encoding="utf-8"))}
-    spelled = {
-        "Deps": (
-            "DepsPolicy",
-            {"infer_tensor_map_exact": "EXACT", "infer_bytes_overlap": "OVERLAP"},
-        )
-    }
-    compared = 0
-    for ours, policies in NUMBERS.items():
-        theirs, renamed = spelled.get(ours, (ours, {}))
-        for name, number in policies.items():
-            assert numbers[theirs, renamed.get(name, name.upper())] == number
-            compared += 1
-    for mode in WindowMode:
-        assert numbers["WindowMode", mode.name] == mode
-        compared += 1
-    assert compared == 14
-    for name in ("DEPS", "READY", "START", "WINDOW", "TRACE"):
-        assert ("Directive", name) in numbers
 
 
 @pytest.mark.parametrize(

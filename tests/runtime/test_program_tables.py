@@ -13,7 +13,8 @@ import pytest
 import pto_wsp
 from pto_wsp import _core, dtypes
 from pto_wsp.backends.cpu import backend as cpu_backend
-from pto_wsp.frontend import schedule
+from pto_wsp.frontend import policies
+from pto_wsp.frontend.schedule import Schedule
 from pto_wsp.runtime.stats import Stats
 
 
@@ -34,28 +35,48 @@ def test_dtype_numbers() -> None:
     assert {d.name: d.value for d in dtypes.DType} == in_core("DType")
 
 
-@pytest.mark.parametrize("policy", schedule.NUMBERS)
+RENAMED = {
+    "infer_tensor_map_exact": "EXACT",
+    "infer_bytes_overlap": "OVERLAP",
+    "dispatch_by": "BY_KEY",
+    "per_stream": "STREAM",
+    "per_pool": "POOL",
+    "per_key": "KEY",
+}
+
+
+@pytest.mark.parametrize("policy", policies.NUMBERS)
 def test_schedule_numbers(policy: str) -> None:
     """Policies of the frontend are those of the plan, by number and by name."""
-    numbers = in_core({"Deps": "DepsPolicy"}.get(policy, policy))
-    renamed = {"infer_tensor_map_exact": "EXACT", "infer_bytes_overlap": "OVERLAP"}
-    for name, number in schedule.NUMBERS[policy].items():
-        assert numbers[renamed.get(name, name.upper())] == number
+    numbers = in_core({"Deps": "DepsPolicy", "Pools": "PoolPolicy"}.get(policy, policy))
+    for name, number in policies.NUMBERS[policy].items():
+        assert numbers[RENAMED.get(name, name.upper())] == number
 
 
 def test_window_modes() -> None:
-    assert {m.name: m.value for m in schedule.WindowMode} == in_core("WindowMode")
+    assert {m.name: m.value for m in policies.WindowMode} == in_core("WindowMode")
 
 
 def test_directives_have_their_numbers() -> None:
-    everything = schedule.Schedule().task_graph(
-        schedule.Deps.auto(),
-        schedule.TaskWindow(),
-        schedule.ReadyPolicy.fifo(),
-        schedule.StartPolicy.immediate(),
-        schedule.TracePolicy.none(),
+    everything = (
+        Schedule()
+        .task_graph(
+            deps=policies.Deps.auto(),
+            window=policies.TaskWindow(),
+            pools=policies.Pools.custom(lambda t: t.rows, 2),
+            ready=policies.ReadyPolicy.fifo(),
+            start=policies.StartPolicy.immediate(),
+            trace=policies.TracePolicy.none(),
+        )
+        .with_dispatch(policies.DispatchPolicy.round_robin(2))
+        .with_streams(2)
+        .with_stream_by(lambda t: t.rows)
+        .with_timing(policies.TimingPolicy.batched(2))
+        .with_depth(policies.DepthGate(2))
     )
-    assert {d.name for d in everything.directives()} <= in_core("Directive").keys()
+    names = {d.name for d in everything.directives()}
+    assert len(names) == 11
+    assert names <= in_core("Directive").keys()
 
 
 def test_trace_events_have_the_layout_of_the_core() -> None:

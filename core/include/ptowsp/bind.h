@@ -260,6 +260,9 @@ class BoundPlan {
   // Tasks of iterations before `index` of that loop. False if the plan does not say.
   bool tasks_before(i64 index, u64* out) const;
 
+  // Tasks of the whole program. False if nobody knows before it runs.
+  bool total_tasks(u64* out) const;
+
   // Byte offset of the first element of access `i`, for simple sites.
   const Affine& offset(u32 i) const { return offsets_[i]; }
   // The view of access `i`, complete but for its pointer, for simple sites.

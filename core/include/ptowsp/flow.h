@@ -14,6 +14,7 @@
 #include "ptowsp/awaited.h"
 #include "ptowsp/cursor.h"
 #include "ptowsp/deque.h"
+#include "ptowsp/issuer.h"
 #include "ptowsp/schedule.h"
 #include "ptowsp/task_table.h"
 #include "ptowsp/tensor_map.h"
@@ -57,6 +58,9 @@ class Flow {
   std::unique_ptr<Tracking> take_tracking() {
     return std::make_unique<Tracking>(std::move(tracking_));
   }
+
+  // The issuer is told of every task where it is made.
+  void set_issuer(Issuer* issuer, u32 streams);
 
   bool try_lock() {
     return !token_.load(std::memory_order_relaxed) &&
@@ -254,6 +258,7 @@ class Flow {
   bool make_one(const SiteMaker& maker, Ready ready, Freed freed, Error* error) {
     if (maker.site->num_afters > 0 && !find_awaited(*maker.site, ready, freed, error)) return false;
     const TaskRef task = new_record(maker, 1, 0);
+    if (issuer_ != nullptr && !place(task, error)) return false;
     for (const TaskRef t : waits_) depend(t, task.slot);
     waits_.clear();
     if (maker.site->awaited) awaited_->add(cursor_.site, cursor_.vars, task);
@@ -300,6 +305,15 @@ class Flow {
     } else {
       group->push_back(join);
     }
+  }
+  // Where the schedule puts the task. It waits for the one before it in its stream.
+  bool place(TaskRef task, Error* error) {
+    u32 stream = kNone;
+    if (!issuer_->place(cursor_, task.slot, &stream, error)) return false;
+    if (stream == kNone) return true;
+    depend(stream_last_[stream], task.slot);
+    stream_last_[stream] = task;
+    return true;
   }
   bool task_at(const BoundAfter& after, TaskRef* out, Error* error);
   // Up to `most` records for the cursor's task and those behind it in its leaf loop, as long as
@@ -392,6 +406,8 @@ class Flow {
   std::vector<Phase> open_;
   std::optional<Awaited> awaited_;  // where the plan has explicit dependences
   std::vector<TaskRef> waits_;      // explicit ones, of the task being made
+  Issuer* issuer_ = nullptr;
+  std::vector<TaskRef> stream_last_;  // by stream
   u32 spare_ = 0;                   // joins that one task may need for them
   std::vector<Region> regions_;
   std::vector<SiteMaker> makers_;        // by site

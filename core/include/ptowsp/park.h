@@ -25,7 +25,7 @@ class ParkingLot {
   void withdraw() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
 
   // Sleeps until a notify() that came after prepare(), or until the time is over.
-  void wait(u64 ticket, std::chrono::milliseconds most) {
+  void wait(u64 ticket, std::chrono::nanoseconds most) {
     {
       std::unique_lock lock(mutex_);
       woken_.wait_for(lock, most, [&] { return epoch_.load(std::memory_order_relaxed) != ticket; });
@@ -37,6 +37,10 @@ class ParkingLot {
     if (!any_asleep()) return;
     bump();
     woken_.notify_one();
+  }
+  // Whoever is asleep; those on their way to sleep look again by themselves.
+  void wake() {
+    if (any_asleep()) notify_all();
   }
   void notify_all() {
     bump();

@@ -127,7 +127,7 @@ class Run {
     u32 free_first = kNil;   // ended slots not given back yet
     u32 free_last = kNil;
     u32 free_count = 0;
-    u64 take = 0;  // fifo(), traced: number of the take
+    u64 take = 0;  // fifo() and Issuer: number of the take
     u64 random = 0;
     u64 stolen = 0;
     u64 ready_high = 0;
@@ -191,6 +191,9 @@ class Run {
   bool nothing_ready();
   void push_fifo(Worker* me, u32 slot);
   bool take_fifo(Worker* me, u32* slot);
+  void issue(u32 worker, u32 slot);
+  bool take_issued(u32 worker, u32* slot, bool* stolen);
+  void after_issue(bool some);
   void check_stuck();
   u64 total_done() const;
   void call_crew() {
@@ -210,6 +213,7 @@ class Run {
   const Mode mode_;
   const bool traced_;
   const bool hashed_;  // the task hash is added up
+  const u64 seed_;
   Clock clock_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;
@@ -223,6 +227,7 @@ class Run {
   std::atomic<bool> started_{true};                    // Flow: the start policy has let go
   std::atomic<bool> crew_called_{false};
   std::optional<Flow> flow_;
+  std::optional<Issuer> issuer_;  // where the schedule says more than an order
   alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
   std::atomic<u64> next_take_{0};                        // traced tasks so far
   // Flow:

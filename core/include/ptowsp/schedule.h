@@ -1,13 +1,36 @@
 // The schedule section, decoded for the CPU target. Every directive is understood or refused.
 #pragma once
 
+#include <vector>
+
 #include "ptowsp/error.h"
 #include "ptowsp/overlap.h"
 #include "ptowsp/plan_view.h"
 
 namespace ptowsp {
 
+struct Dispatch {
+  DispatchPolicy kind = DispatchPolicy::WORK_STEAL;
+  u64 count = 1;            // ROUND_ROBIN
+  u32 key = kNone;          // SCHEDULE_EXPR
+  std::vector<i64> starts;  // STATIC_PARTITION: the first task of each worker
+};
+
+struct DispatchLevel {
+  i64 threshold = 0;
+  Dispatch dispatch;
+};
+
+struct GateConfig {
+  u64 depth = 1;
+  DepthScope scope = DepthScope::GLOBAL;
+  OnFull on_full = OnFull::STALL;
+  u32 key = kNone;
+};
+
 struct ScheduleConfig {
+  static constexpr u32 kMostGates = 4;
+  static constexpr u32 kMostPools = 64;
   Matching matching = Matching::Overlap;
   ReadyPolicy ready = ReadyPolicy::AUTO;
   StartPolicy start = StartPolicy::IMMEDIATE;
@@ -16,6 +39,21 @@ struct ScheduleConfig {
   WindowMode window_mode = WindowMode::STALL;
   TracePolicy trace = TracePolicy::NONE;
   u64 trace_capacity = 1u << 20;  // events kept per worker
+  // What needs an Issuer:
+  u32 priority_key = kNone;  // ready=priority(key)
+  Dispatch dispatch;
+  u32 metric_key = kNone;             // of the levels; kNone: the number of tasks
+  std::vector<DispatchLevel> levels;  // by growing threshold
+  i64 streams = 0;
+  u32 stream_key = kNone;  // kNone: the task's number
+  TimingPolicy timing = TimingPolicy::IMMEDIATE;
+  u64 timing_count = 0;
+  PoolPolicy pool_kind = PoolPolicy::SINGLE;
+  u32 pools = 1;
+  u32 pool_key = kNone;
+  u32 num_gates = 0;
+  GateConfig gates[kMostGates];
+  bool issued = false;  // some directive needs an Issuer
 
   // False: a directive that this target cannot enforce, named in `error`.
   static bool decode(const PlanView& plan, ScheduleConfig* out, Error* error);

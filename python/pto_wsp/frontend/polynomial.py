@@ -16,7 +16,10 @@ from typing import TypeAlias
 from pto_wsp import ir
 
 Atom: TypeAlias = (
-    ir.LoopVar
+    ir.TaskAxis
+    | ir.TaskSite
+    | ir.TaskOrdinal
+    | ir.LoopVar
     | ir.Column
     | ir.SymbolRef
     | ir.ShapeOf
@@ -37,6 +40,7 @@ MAX_NODES = 4096
 _ATOM_ORDER = (
     *(ir.LoopVar, ir.Column, ir.SymbolRef, ir.ShapeOf, ir.SlotRef, ir.BoundVar),
     *(ir.ArrayLoad, ir.Binary, ir.Select, ir.Reduce, ir.Search),
+    *(ir.TaskAxis, ir.TaskSite, ir.TaskOrdinal),
 )
 
 

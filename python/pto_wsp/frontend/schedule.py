@@ -1,212 +1,177 @@
-"""Schedules: how tasks run, never what they compute. Policies are values; a schedule is, too.
-
-The numbers are those of the plan's enums in core/include/ptowsp/enums.def; a test compares them.
-"""
+"""Schedules: how tasks run, never what they compute. A schedule is a value, made of policies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from enum import IntEnum
-from typing import TypeVar, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
-from pto_wsp.frontend.scalar_expr import as_int
+from pto_wsp.frontend.keys import Key, key_of
+from pto_wsp.frontend.policies import (
+    NUMBERS,
+    Deps,
+    DepthGate,
+    DispatchPolicy,
+    Metric,
+    Pools,
+    ReadyPolicy,
+    StartPolicy,
+    TaskWindow,
+    TimingPolicy,
+    TracePolicy,
+    directive_error,
+    positive,
+)
 from pto_wsp.srcloc import SrcLoc
-
-# Per policy class: the number of each policy, by the name of the method that makes it.
-NUMBERS: dict[str, dict[str, int]] = {
-    "Deps": {"auto": 0, "infer_tensor_map_exact": 1, "infer_bytes_overlap": 2},
-    "ReadyPolicy": {"fifo": 1, "work_steal": 2},
-    "StartPolicy": {"immediate": 0, "after_orchestration": 1, "threshold": 2},
-    "TracePolicy": {"none": 0, "timestamps": 1},
-    "WindowUnit": {"tasks": 0},
-}
-
-
-class WindowMode(IntEnum):
-    """What happens when the task window is full."""
-
-    STALL = 0
-    ABORT = 1
-    BENCHMARK = 2
-
-    def __repr__(self) -> str:
-        return f"WindowMode.{self.name}"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Policy:
-    """One of the named policies of a kind; made by the class methods of the subclasses."""
-
-    kind: str
-
-    def __post_init__(self) -> None:
-        known = NUMBERS[type(self).__name__]
-        if self.kind not in known:
-            forms = ", ".join(f"{type(self).__name__}.{name}()" for name in known)
-            raise _error(
-                Code.DIRECTIVE_VALUE,
-                f"no {type(self).__name__} {self.kind!r}",
-                f"there are {forms}",
-                forms,
-            )
-
-    @property
-    def number(self) -> int:
-        """The policy's number in the plan."""
-        return NUMBERS[type(self).__name__][self.kind]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.kind}()"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Deps(_Policy):
-    """How data dependences are found."""
-
-    @classmethod
-    def auto(cls) -> Deps:
-        """Nothing tracked where a proof shows it needless, overlap for the rest (the default)."""
-        return cls("auto")
-
-    @classmethod
-    def infer_tensor_map_exact(cls) -> Deps:
-        """Only equal regions depend on each other: a promise that no others overlap."""
-        return cls("infer_tensor_map_exact")
-
-    @classmethod
-    def infer_bytes_overlap(cls) -> Deps:
-        """Overlapping regions depend on each other."""
-        return cls("infer_bytes_overlap")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ReadyPolicy(_Policy):
-    """Which ready task runs next; without one, the target chooses."""
-
-    @classmethod
-    def fifo(cls) -> ReadyPolicy:
-        """The ready task that was submitted first."""
-        return cls("fifo")
-
-    @classmethod
-    def work_steal(cls) -> ReadyPolicy:
-        """A queue per worker; a worker without work takes from another."""
-        return cls("work_steal")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class StartPolicy(_Policy):
-    """When ready tasks may begin."""
-
-    count: int = 0
-
-    @classmethod
-    def immediate(cls) -> StartPolicy:
-        """At once (the default)."""
-        return cls("immediate")
-
-    @classmethod
-    def after_orchestration(cls) -> StartPolicy:
-        """When all tasks have been generated."""
-        return cls("after_orchestration")
-
-    @classmethod
-    def threshold(cls, n: int) -> StartPolicy:
-        """When n tasks have been generated, or all of them."""
-        return cls("threshold", _positive(n, "StartPolicy.threshold(n)"))
-
-    def __repr__(self) -> str:
-        return f"StartPolicy.{self.kind}({self.count if self.kind == 'threshold' else ''})"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class TracePolicy(_Policy):
-    """What a run records of each task."""
-
-    capacity: int = 0
-
-    @classmethod
-    def none(cls) -> TracePolicy:
-        """Nothing (the default)."""
-        return cls("none")
-
-    @classmethod
-    def timestamps(cls, capacity: int = 65536) -> TracePolicy:
-        """Times and places of the last `capacity` tasks of each worker."""
-        return cls("timestamps", _positive(capacity, "TracePolicy.timestamps(capacity=...)"))
-
-    def __repr__(self) -> str:
-        capacity = f"capacity={self.capacity}" if self.kind == "timestamps" else ""
-        return f"TracePolicy.{self.kind}({capacity})"
 
 
 @dataclass(frozen=True, slots=True)
-class TaskWindow:
-    """At most `size` tasks are generated and not finished at any time."""
+class Levels:
+    """dispatch_threshold: the policy of the highest threshold that the metric reaches."""
 
-    size: int = 8192
-    unit: str = "tasks"
-    mode: WindowMode = WindowMode.STALL
-
-    def __post_init__(self) -> None:
-        _positive(self.size, "TaskWindow(size)")
-        if self.unit == "bytes":
-            raise _error(
-                Code.DIRECTIVE_NOT_ENFORCED,
-                'TaskWindow(unit="bytes")',
-                "this version does not count bytes and so could not enforce the limit",
-                'limit the number of tasks: TaskWindow(size, unit="tasks")',
-            )
-        if self.unit not in NUMBERS["WindowUnit"]:
-            raise _error(
-                Code.DIRECTIVE_VALUE,
-                f"TaskWindow(unit={self.unit!r})",
-                "no such unit",
-                'use unit="tasks"',
-            )
-        if not isinstance(cast(object, self.mode), WindowMode):
-            raise _error(
-                Code.DIRECTIVE_VALUE,
-                f"TaskWindow(mode={self.mode!r})",
-                "the mode is a WindowMode",
-                "use WindowMode.STALL, WindowMode.ABORT or WindowMode.BENCHMARK",
-            )
+    metric: Metric
+    thresholds: tuple[int, ...]
+    policies: tuple[DispatchPolicy, ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Schedule:
-    """The directives given so far; None is the default. Prints as the call that gives them."""
+    """The directives given so far; None is the default. Prints as the calls that give them."""
 
     deps: Deps | None = None
     window: TaskWindow | None = None
+    pools: Pools | None = None
     ready: ReadyPolicy | None = None
     start: StartPolicy | None = None
     trace: TracePolicy | None = None
+    dispatch: DispatchPolicy | None = None
+    dispatch_threshold: Levels | None = None
+    streams: int | None = None
+    stream_by: Key | None = None
+    timing: TimingPolicy | None = None
+    pipeline_depth: tuple[DepthGate, ...] | None = None
     locs: tuple[tuple[str, SrcLoc | None], ...] = field(default=(), compare=False)
 
-    def task_graph(
-        self,
-        deps: Deps | None,
-        window: TaskWindow | None,
-        ready: ReadyPolicy | None,
-        start: StartPolicy | None,
-        trace: TracePolicy | None,
-    ) -> Schedule:
+    # --- the calls ---
+
+    def task_graph(self, **given: object) -> Schedule:
         """This schedule with the given directives replaced or added."""
-        loc = srcloc.here()
-        given: dict[str, object] = {
-            "deps": _checked("deps", deps, Deps, "Deps.auto()"),
-            "window": _checked("window", window, TaskWindow, "TaskWindow(8192)"),
-            "ready": _checked("ready", ready, ReadyPolicy, "ReadyPolicy.fifo()"),
-            "start": _checked("start", start, StartPolicy, "StartPolicy.immediate()"),
-            "trace": _checked("trace", trace, TracePolicy, "TracePolicy.timestamps()"),
+        kinds: dict[str, tuple[type[object], str]] = {
+            "deps": (Deps, "Deps.auto()"),
+            "window": (TaskWindow, "TaskWindow(8192)"),
+            "pools": (Pools, "Pools.single()"),
+            "ready": (ReadyPolicy, "ReadyPolicy.fifo()"),
+            "start": (StartPolicy, "StartPolicy.immediate()"),
+            "trace": (TracePolicy, "TracePolicy.timestamps()"),
         }
-        new = {name: value for name, value in given.items() if value is not None}
+        checked = {
+            name: _checked("task_graph", name, value, *kinds[name]) for name, value in given.items()
+        }
+        return self._with(**{name: value for name, value in checked.items() if value is not None})
+
+    def with_dispatch(self, policy: object) -> Schedule:
+        example = "DispatchPolicy.round_robin(4)"
+        return self._with(dispatch=_checked("dispatch", "policy", policy, DispatchPolicy, example))
+
+    def with_threshold(
+        self, metric: object, thresholds: Sequence[int], policies: Sequence[DispatchPolicy]
+    ) -> Schedule:
+        found = _checked("dispatch_threshold", "metric", metric, Metric, "Metric.num_tasks()")
+        assert found is not None
+        if len(thresholds) != len(policies) or sorted(thresholds) != list(thresholds):
+            raise directive_error(
+                f"dispatch_threshold of {len(thresholds)} thresholds and {len(policies)} policies",
+                "each policy begins at its threshold, and thresholds grow",
+                "write dispatch_threshold(metric, [0, 1000], [small, large])",
+            )
+        return self._with(dispatch_threshold=Levels(found, tuple(thresholds), tuple(policies)))
+
+    def with_streams(self, count: int) -> Schedule:
+        return self._with(streams=positive(count, "streams(n)"))
+
+    def with_stream_by(self, key: Callable[[Any], Any]) -> Schedule:
+        return self._with(stream_by=key_of(key, "stream_by"))
+
+    def with_timing(self, policy: object) -> Schedule:
+        example = "TimingPolicy.batched(16)"
+        return self._with(timing=_checked("timing", "policy", policy, TimingPolicy, example))
+
+    def with_depth(self, gate: DepthGate) -> Schedule:
+        """One gate more, or another one of the same scope."""
+        kept = tuple(g for g in self.pipeline_depth or () if g.scope != gate.scope)
+        return self._with(pipeline_depth=(*kept, gate))
+
+    def _with(self, **new: object) -> Schedule:
+        loc = srcloc.here()
         kept = tuple(entry for entry in self.locs if entry[0] not in new)
-        return replace(self, **new, locs=(*kept, *((name, loc) for name in new)))
+        changed = replace(self, **new, locs=(*kept, *((name, loc) for name in new)))
+        changed.check()
+        return changed
+
+    # --- contradictions ---
+
+    def check(self) -> None:
+        """ScheduleError if two directives contradict each other."""
+        policies = [self.dispatch] if self.dispatch else []
+        if self.dispatch_threshold is not None:
+            if self.dispatch is not None:
+                self._contradiction(
+                    "dispatch",
+                    "dispatch_threshold",
+                    "both say which worker runs a task",
+                    "keep one of them",
+                )
+            policies += self.dispatch_threshold.policies
+        stealing = self.ready is not None and self.ready.kind == "work_steal"
+        for policy in policies:
+            if stealing and policy.pins and policy.kind != "affinity":
+                pinned = "dispatch" if self.dispatch else "dispatch_threshold"
+                self._contradiction(
+                    pinned,
+                    "ready",
+                    f"{policy!r} says who runs a task, work_steal() lets others take it",
+                    "use DispatchPolicy.affinity(key), which places first and may be stolen from",
+                )
+
+    def check_complete(self) -> None:
+        """ScheduleError for a directive that needs another one, once all have been given."""
+        needs = [
+            ("stream_by", self.stream_by is not None, "streams", self.streams),
+            ("timing", self._turns_over_streams(), "streams", self.streams),
+            ("pipeline_depth", self._has_gate("per_stream"), "streams", self.streams),
+            ("pipeline_depth", self._has_gate("per_pool"), "pools", self.pools),
+        ]
+        for name, given, needed, value in needs:
+            if given and value is None:
+                raise ScheduleError(
+                    Code.DIRECTIVE_VALUE,
+                    f"{name} without {needed}",
+                    loc=dict(self.locs).get(name),
+                    why=f"it divides tasks by {needed}, and there are none",
+                    fix="add .streams(4)" if needed == "streams" else "add pools=Pools.custom(...)",
+                )
+
+    def _turns_over_streams(self) -> bool:
+        return self.timing is not None and self.timing.kind == "interleaved"
+
+    def _has_gate(self, scope: str) -> bool:
+        return any(gate.scope == scope for gate in self.pipeline_depth or ())
+
+    def _contradiction(self, one: str, other: str, why: str, fix: str) -> None:
+        locs = dict(self.locs)
+        there = "" if locs.get(one) is None else f" ({one} is given at {locs[one]})"
+        raise ScheduleError(
+            Code.DIRECTIVES_CONTRADICT,
+            f"{one} and {other} contradict each other",
+            loc=locs.get(other),
+            why=why + there,
+            fix=fix,
+        )
+
+    # --- as IR ---
 
     @property
     def is_default(self) -> bool:
@@ -214,56 +179,82 @@ class Schedule:
 
     def directives(self) -> tuple[ir.Directive, ...]:
         """The IR of what was given, in a fixed order; names and arguments as in enums.def."""
-        found: dict[str, tuple[int, ...]] = {}
-        if self.deps is not None:
-            found["deps"] = (self.deps.number,)
-        if self.window is not None:
-            unit = NUMBERS["WindowUnit"][self.window.unit]
-            found["window"] = (self.window.size, unit, int(self.window.mode))
-        if self.ready is not None:
-            found["ready"] = (self.ready.number,)
-        if self.start is not None:
-            found["start"] = (self.start.number, self.start.count)
-        if self.trace is not None:
-            found["trace"] = (self.trace.number, self.trace.capacity)
         locs = dict(self.locs)
         return tuple(
-            ir.Directive(name.upper(), args, locs.get(name)) for name, args in found.items()
+            ir.Directive(name.upper(), args, locs.get(name)) for name, args in self._arguments()
         )
 
-    def __repr__(self) -> str:
-        named = ((each.name, getattr(self, each.name)) for each in fields(self))
-        given = [
-            f"{name}={value!r}" for name, value in named if name != "locs" and value is not None
+    def _arguments(self) -> list[tuple[str, tuple[ir.DirectiveArg, ...]]]:
+        found: list[tuple[str, tuple[ir.DirectiveArg, ...]]] = []
+        if self.deps is not None:
+            found.append(("deps", (self.deps.number,)))
+        if self.window is not None:
+            unit = NUMBERS["WindowUnit"][self.window.unit]
+            found.append(("window", (self.window.size, unit, int(self.window.mode))))
+        if self.pools is not None:
+            key = () if self.pools.key is None else (self.pools.count, self.pools.key.expr)
+            found.append(("pools", (self.pools.number, *key)))
+        if self.ready is not None:
+            key = () if self.ready.key is None else (self.ready.key.expr,)
+            found.append(("ready", (self.ready.number, *key)))
+        if self.start is not None:
+            found.append(("start", (self.start.number, self.start.count)))
+        if self.trace is not None:
+            found.append(("trace", (self.trace.number, self.trace.capacity)))
+        if self.dispatch is not None:
+            found.append(("dispatch", self.dispatch.directive()))
+        if self.dispatch_threshold is not None:
+            found += self._levels(self.dispatch_threshold)
+        if self.streams is not None:
+            found.append(("streams", (self.streams,)))
+        if self.stream_by is not None:
+            found.append(("stream_by", (self.stream_by.expr,)))
+        if self.timing is not None:
+            found.append(("timing", (self.timing.number, self.timing.count)))
+        found += [("pipeline_depth", gate.directive()) for gate in self.pipeline_depth or ()]
+        return found
+
+    @staticmethod
+    def _levels(levels: Levels) -> list[tuple[str, tuple[ir.DirectiveArg, ...]]]:
+        metric = None if levels.metric.key is None else levels.metric.key.expr
+        return [
+            ("dispatch_threshold", (metric, threshold, *policy.directive()))
+            for threshold, policy in zip(levels.thresholds, levels.policies, strict=True)
         ]
-        return f"task_graph({', '.join(given)})"
+
+    def __repr__(self) -> str:
+        calls = [f"{name}({_shown(value)})" for name, value in self._calls()]
+        names = ("deps", "window", "pools", "ready", "start", "trace")
+        graph = [f"{n}={getattr(self, n)!r}" for n in names if getattr(self, n) is not None]
+        if graph or not calls:
+            calls.append(f"task_graph({', '.join(graph)})")
+        return ".".join(calls)
+
+    def _calls(self) -> list[tuple[str, object]]:
+        names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing")
+        found = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
+        return [*found, *(("pipeline_depth", gate) for gate in self.pipeline_depth or ())]
+
+
+def _shown(value: object) -> str:
+    match value:
+        case Levels(metric, thresholds, policies):
+            return f"{metric!r}, {list(thresholds)}, {list(policies)}"
+        case DepthGate(depth, scope, key, on_full):
+            more = "" if key is None else f", key={key}"
+            return f"{depth}, scope={scope!r}{more}, on_full={on_full!r}"
+        case Key():
+            return str(value)
+        case _:
+            return repr(value)
 
 
 Value = TypeVar("Value")
 
 
-def _checked(name: str, value: object, kind: type[Value], example: str) -> Value | None:
+def _checked(form: str, name: str, value: object, kind: type[Value], example: str) -> Value | None:
     if value is None or isinstance(value, kind):
         return value
-    raise _error(
-        Code.DIRECTIVE_VALUE,
-        f"task_graph({name}={value!r})",
-        f"{name} is a {kind.__name__}",
-        f"write {name}={example}",
+    raise directive_error(
+        f"{form}({name}={value!r})", f"{name} is a {kind.__name__}", f"write {name}={example}"
     )
-
-
-def _positive(value: object, form: str) -> int:
-    number = None if isinstance(value, bool) else as_int(value)
-    if number is None or not 1 <= number < 2**63:
-        raise _error(
-            Code.DIRECTIVE_VALUE,
-            f"{form}: {value!r}",
-            "it counts tasks",
-            "use an integer of at least 1",
-        )
-    return number
-
-
-def _error(code: Code, what: str, why: str, fix: str) -> ScheduleError:
-    return ScheduleError(code, what, loc=srcloc.here(), why=why, fix=fix)

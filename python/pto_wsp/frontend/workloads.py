@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from types import FunctionType
@@ -19,14 +19,20 @@ from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_sig
 from pto_wsp.frontend.captures import captured_arrays
 from pto_wsp.frontend.compose import Traced, merge
 from pto_wsp.frontend.kernels import Kernel
-from pto_wsp.frontend.schedule import (
+from pto_wsp.frontend.keys import key_of
+from pto_wsp.frontend.policies import (
     Deps,
+    DepthGate,
+    DispatchPolicy,
+    Metric,
+    Pools,
     ReadyPolicy,
-    Schedule,
     StartPolicy,
     TaskWindow,
+    TimingPolicy,
     TracePolicy,
 )
+from pto_wsp.frontend.schedule import Schedule
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.srcloc import SrcLoc
 
@@ -74,14 +80,54 @@ class Workload:
         self,
         deps: Deps | None = None,
         window: TaskWindow | None = None,
+        pools: Pools | None = None,
         ready: ReadyPolicy | None = None,
         start: StartPolicy | None = None,
         trace: TracePolicy | None = None,
     ) -> Workload:
         """This workload with directives replaced or added; None keeps what is there."""
-        return _workload(
-            self.name, self._source, self.schedule.task_graph(deps, window, ready, start, trace)
+        return self._under(
+            self.schedule.task_graph(
+                deps=deps, window=window, pools=pools, ready=ready, start=start, trace=trace
+            )
         )
+
+    def dispatch(self, policy: DispatchPolicy) -> Workload:
+        """Which worker runs a task."""
+        return self._under(self.schedule.with_dispatch(policy))
+
+    def dispatch_threshold(
+        self, metric: Metric, thresholds: Sequence[int], policies: Sequence[DispatchPolicy]
+    ) -> Workload:
+        """The dispatch policy of the highest threshold that the metric reaches."""
+        return self._under(self.schedule.with_threshold(metric, thresholds, policies))
+
+    def streams(self, n: int) -> Workload:
+        """n in-order queues: a task starts after its predecessor in the stream has ended."""
+        return self._under(self.schedule.with_streams(n))
+
+    def stream_by(self, key: Callable[[Any], Any]) -> Workload:
+        """The stream of a task, modulo the number of streams; by default tasks take turns."""
+        return self._under(self.schedule.with_stream_by(key))
+
+    def timing(self, policy: TimingPolicy) -> Workload:
+        """When ready tasks are issued."""
+        return self._under(self.schedule.with_timing(policy))
+
+    def pipeline_depth(
+        self,
+        depth: int,
+        scope: str = "global",
+        key: Callable[[Any], Any] | None = None,
+        on_full: str = "stall",
+    ) -> Workload:
+        """At most `depth` tasks in flight: in all ("global"), "per_stream", "per_pool" or
+        "per_key". On a full gate a task waits ("stall") or the run ends ("error")."""
+        found = None if key is None else key_of(key, "pipeline_depth")
+        return self._under(self.schedule.with_depth(DepthGate(depth, scope, found, on_full)))
+
+    def _under(self, schedule: Schedule) -> Workload:
+        return _workload(self.name, self._source, schedule)
 
     def compile(self, target: str = "cpu_sim", **options: Any) -> Any:
         """Compile for a target; see `pto_wsp.driver.compile_workload` for the options."""
@@ -91,6 +137,7 @@ class Workload:
 def _workload(name: str, source: _Once, schedule: Schedule) -> Workload:
     def scheduled() -> Traced:
         base = source.get()
+        schedule.check_complete()
         return replace(base, module=replace(base.module, schedule=schedule.directives()))
 
     return Workload(name, schedule, source, _Once(scheduled))

@@ -21,6 +21,7 @@ from pto_wsp.ir.nodes import Const as Const
 from pto_wsp.ir.nodes import ConstexprDecl as ConstexprDecl
 from pto_wsp.ir.nodes import DimSlice as DimSlice
 from pto_wsp.ir.nodes import Directive as Directive
+from pto_wsp.ir.nodes import DirectiveArg as DirectiveArg
 from pto_wsp.ir.nodes import Expr as Expr
 from pto_wsp.ir.nodes import ExprType as ExprType
 from pto_wsp.ir.nodes import FloatConst as FloatConst
@@ -48,6 +49,9 @@ from pto_wsp.ir.nodes import Stmt as Stmt
 from pto_wsp.ir.nodes import SymbolDecl as SymbolDecl
 from pto_wsp.ir.nodes import SymbolKind as SymbolKind
 from pto_wsp.ir.nodes import SymbolRef as SymbolRef
+from pto_wsp.ir.nodes import TaskAxis as TaskAxis
+from pto_wsp.ir.nodes import TaskOrdinal as TaskOrdinal
+from pto_wsp.ir.nodes import TaskSite as TaskSite
 from pto_wsp.ir.nodes import TensorDecl as TensorDecl
 from pto_wsp.ir.nodes import TensorKind as TensorKind
 from pto_wsp.ir.nodes import ViewKind as ViewKind

@@ -14,6 +14,7 @@
     arg      := Region(tensor, (DimSlice(start, extent, step, dropped), ...)) | expr
     expr     := Const | FloatConst | LoopVar | Column | SymbolRef | ShapeOf | ArrayLoad | SlotRef
               | BoundVar | Binary | Not | Select | Reduce | Search
+              | TaskAxis | TaskSite | TaskOrdinal      in keys of a schedule only
 
 Expressions have a type, i64, bool or f64 (`expr_type`); f64 is only passed on, never computed with.
 Nodes are frozen and compare by value; source positions do not take part in comparisons. Names are
@@ -185,6 +186,25 @@ class Search:
     predicate: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class TaskAxis:
+    """In keys of a schedule: the task's index of the innermost loop over that axis, or `default`
+    for tasks that are in none."""
+
+    axis: str
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSite:
+    """In keys of a schedule: the number of the call that made the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOrdinal:
+    """In keys of a schedule: the task's number in program order."""
+
+
 Expr: TypeAlias = (
     Const
     | FloatConst
@@ -200,6 +220,9 @@ Expr: TypeAlias = (
     | Select
     | Reduce
     | Search
+    | TaskAxis
+    | TaskSite
+    | TaskOrdinal
 )
 
 # --- declarations ------------------------------------------------------------------------------
@@ -488,12 +511,16 @@ Body: TypeAlias = tuple[Stmt, ...]
 # --- schedule and module -----------------------------------------------------------------------
 
 
+DirectiveArg: TypeAlias = int | str | Expr | None
+
+
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """A schedule directive: the name of its id in enums.def, and its arguments."""
+    """A schedule directive: the name of its id in enums.def, and its arguments, of which
+    expressions are keys."""
 
     name: str
-    args: tuple[int | str | None, ...] = ()
+    args: tuple[DirectiveArg, ...] = ()
     loc: SrcLoc | None = field(default=None, compare=False)
 
 

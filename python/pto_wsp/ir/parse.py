@@ -26,6 +26,7 @@ from pto_wsp.ir.nodes import (
     ConstexprDecl,
     DimSlice,
     Directive,
+    DirectiveArg,
     Expr,
     FloatConst,
     KernelDecl,
@@ -52,6 +53,9 @@ from pto_wsp.ir.nodes import (
     SymbolDecl,
     SymbolKind,
     SymbolRef,
+    TaskAxis,
+    TaskOrdinal,
+    TaskSite,
     TensorDecl,
     TensorKind,
     ViewKind,
@@ -70,7 +74,10 @@ from pto_wsp.srcloc import SrcLoc
 _INFIX = {op.value: (op, level) for op, level in PRECEDENCE.items()}
 _FUNCTIONS = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
 _TENSOR_KINDS = tuple(kind.value for kind in TensorKind)
-_CALLS = ("column", "slot", "var", "select", "reduce", "search")
+_CALLS = (
+    *("column", "slot", "var", "select", "reduce", "search"),
+    *("task", "task_site", "task_ordinal"),
+)
 
 
 def parse(text: str, *, file: str = "<text>") -> Module:
@@ -200,9 +207,11 @@ class _Parser(Tokens):
             directives.append(Directive(name, args, self.loc()))
         return tuple(directives)
 
-    def directive_arg(self) -> int | str | None:
+    def directive_arg(self) -> DirectiveArg:
         if self.accept("none"):
             return None
+        if self.accept("key"):
+            return self.expr()
         return self.string() if self.next.kind == "string" else self.integer()
 
     # --- statements ---
@@ -403,6 +412,13 @@ class _Parser(Tokens):
                 return SlotRef(self.name())
             case "var":
                 return BoundVar(self.integer())
+            case "task":
+                axis = self.name()
+                return TaskAxis(axis, self.integer() if self.accept(",") else None)
+            case "task_site":
+                return TaskSite()
+            case "task_ordinal":
+                return TaskOrdinal()
             case "select":
                 return Select(*self.three())
             case "reduce":

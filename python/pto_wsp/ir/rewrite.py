@@ -39,6 +39,9 @@ from pto_wsp.ir.nodes import (
     SlotSet,
     Stmt,
     SymbolRef,
+    TaskAxis,
+    TaskOrdinal,
+    TaskSite,
     While,
 )
 
@@ -63,7 +66,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
             return (lo, hi, body)
         case Const() | FloatConst() | LoopVar() | Column() | SymbolRef() | ShapeOf():
             return ()
-        case SlotRef() | BoundVar():
+        case SlotRef() | BoundVar() | TaskAxis() | TaskSite() | TaskOrdinal():
             return ()
         case _:
             assert_never(expr)

@@ -23,6 +23,7 @@
 
     schedule {
       WINDOW(8192, 0, 0)
+      DISPATCH(2, key task(rows) % 4)
     }
 
 `0:+rows` is a start and an extent, in loops and in regions; a third part is a step other than 1. A
@@ -65,6 +66,7 @@ from pto_wsp.ir.nodes import (
     ConstexprDecl,
     DimSlice,
     Directive,
+    DirectiveArg,
     Expr,
     FloatConst,
     KernelDecl,
@@ -86,6 +88,9 @@ from pto_wsp.ir.nodes import (
     Stmt,
     SymbolDecl,
     SymbolRef,
+    TaskAxis,
+    TaskOrdinal,
+    TaskSite,
     TensorDecl,
     TensorKind,
     ViewKind,
@@ -100,6 +105,7 @@ _WORDS = """
     module symbol tensor kernel include body schedule drop combine and sequential then parallel in
     none min max when otherwise while limit set load value column slot var select reduce search
     float not or tile padded of scalar constexpr label after temp token paged alloc
+    task task_site task_ordinal key
 """
 KEYWORDS = frozenset(_WORDS.split())
 
@@ -174,6 +180,13 @@ def _infix(expr: Expr, scope: frozenset[str], outer: int) -> str:
             return f"slot({name_text(slot)})"
         case BoundVar(level):
             return f"var({level})"
+        case TaskAxis(axis, default):
+            other = "" if default is None else f", {default}"
+            return f"task({name_text(axis)}{other})"
+        case TaskSite():
+            return "task_site()"
+        case TaskOrdinal():
+            return "task_ordinal()"
         case Not(operand):
             text = f"not {_infix(operand, scope, NOT_PRECEDENCE)}"
             return f"({text})" if outer > NOT_PRECEDENCE else text
@@ -396,7 +409,7 @@ def _optional_name(name: str | None) -> str:
     return "none" if name is None else name_text(name)
 
 
-def _directive_arg(arg: int | str | None) -> str:
+def _directive_arg(arg: DirectiveArg) -> str:
     match arg:
         case None:
             return "none"
@@ -405,7 +418,7 @@ def _directive_arg(arg: int | str | None) -> str:
         case int():
             return str(int(arg))
         case _:
-            assert_never(arg)
+            return f"key {expr_text(arg)}"
 
 
 def _source_lines(source: str) -> list[str]:

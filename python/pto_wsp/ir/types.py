@@ -27,6 +27,9 @@ from pto_wsp.ir.nodes import (
     SlotRef,
     SymbolDecl,
     SymbolRef,
+    TaskAxis,
+    TaskOrdinal,
+    TaskSite,
 )
 
 FLOATS = frozenset({DType.F64, DType.F32, DType.F16, DType.BF16})
@@ -57,6 +60,8 @@ def expr_type(expr: Expr, symbols: Symbols) -> ExprType:
         case Reduce(op):
             return ExprType.BOOL if op in (ReduceOp.ANY, ReduceOp.ALL) else ExprType.I64
         case Const() | LoopVar() | Column() | ShapeOf() | ArrayLoad() | SlotRef() | BoundVar():
+            return ExprType.I64
+        case TaskAxis() | TaskSite() | TaskOrdinal():
             return ExprType.I64
         case Search():
             return ExprType.I64

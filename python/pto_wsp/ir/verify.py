@@ -102,6 +102,9 @@ def verify(module: Module) -> None:
     _check_unique("kernel", module.kernels)
     for directive in module.schedule:
         _check(DIRECTIVE_RULES, directive, scope, directive.loc)
+        for arg in directive.args:
+            if arg is not None and not isinstance(arg, int | str):
+                _check(EXPRESSION_RULES, arg, replace(scope, is_key=True), directive.loc)
     _verify_body(module.body, scope)
     _check(WHOLE_BODY_RULES, module.body, scope, None)
 

@@ -152,7 +152,7 @@ def directive_is_legal(directive: Directive, _: Scope) -> Faults:
     for arg in directive.args:
         if isinstance(arg, str):
             yield from _text_faults("directive argument", arg)
-        elif arg is not None and not I64_MIN <= arg <= I64_MAX:
+        elif isinstance(arg, int) and not I64_MIN <= arg <= I64_MAX:
             message = f"argument {arg} of {directive.name} does not fit 64 bits"
             yield Fault(message, code=Code.DIRECTIVE_VALUE)
 

@@ -29,6 +29,9 @@ from pto_wsp.ir.nodes import (
     SymbolDecl,
     SymbolKind,
     SymbolRef,
+    TaskAxis,
+    TaskOrdinal,
+    TaskSite,
     TensorDecl,
     TensorKind,
 )
@@ -84,6 +87,7 @@ class Scope:
     slots: frozenset[str] = frozenset()
     temps: frozenset[str] = frozenset()  # that exist here
     blocks: int = 0
+    is_key: bool = False  # of a schedule
 
     def text(self, expr: Expr) -> str:
         return expr_text(expr, self.loops)
@@ -125,6 +129,9 @@ def names_in_expression_are_known(expr: Expr, scope: Scope) -> Faults:
                 yield from _shape_faults(tensor, dim, scope)
             case LoopVar() | Column() | SlotRef() | Const() | FloatConst() | BoundVar():
                 pass
+            case TaskAxis() | TaskSite() | TaskOrdinal():
+                if not scope.is_key:
+                    yield Fault(f"{scope.text(node)} outside a key of the schedule")
             case Binary() | Not() | Select() | Reduce() | Search():
                 pass
             case _:

@@ -21,8 +21,8 @@ from pto_wsp.passes.lower_expr import (
     operation,
     slot_name,
 )
+from pto_wsp.passes.lower_schedule import lower_directive
 from pto_wsp.passes.lower_tables import (
-    lower_directive,
     lower_kernel,
     lower_shaped,
     lower_symbols,

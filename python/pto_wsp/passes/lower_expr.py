@@ -118,6 +118,8 @@ class ExprLowering:
                 nodes = (self.node(part, variables, bound) for part in (lo, hi, body))
                 arg = plan.ReduceOp[op.name] | (bound + level) << 8
                 return operation(plan.ExprOp.REDUCE, *nodes, arg=arg, type=self.type(expr))
+            case ir.TaskAxis() | ir.TaskSite() | ir.TaskOrdinal():
+                raise AssertionError("verify lets keys stand in schedules only")
             case ir.Search(level, lo, hi, predicate):
                 nodes = (self.node(part, variables, bound) for part in (lo, hi, predicate))
                 arg = (bound + level) << 8

@@ -9,8 +9,6 @@ from typing import assert_never
 
 from pto_wsp import ir, plan
 from pto_wsp.dtypes import DType
-from pto_wsp.error_codes import Code
-from pto_wsp.errors import ScheduleError
 from pto_wsp.passes.lower_expr import ExprLowering
 
 _I64_MAX = 2**63 - 1
@@ -237,15 +235,3 @@ def _body_bytes(decl: ir.KernelDecl) -> bytes:
             return text.encode()
         case _:
             assert_never(decl.form)
-
-
-def lower_directive(directive: ir.Directive, builder: plan.PlanBuilder) -> None:
-    known = plan.Directive.__members__
-    if directive.name not in known:
-        raise ScheduleError(
-            Code.DIRECTIVE_VALUE,
-            f"there is no schedule directive {directive.name!r}",
-            loc=directive.loc,
-            fix=f"use one of {', '.join(known)}",
-        )
-    builder.directive(known[directive.name], directive.args, directive.loc)

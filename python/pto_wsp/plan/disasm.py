@@ -15,8 +15,12 @@ from pto_wsp.plan.enums import (
     NONE,
     ArgTag,
     DepsPolicy,
+    DepthScope,
     Directive,
+    DispatchPolicy,
+    OnFull,
     ParamKind,
+    PoolPolicy,
     ReadyPolicy,
     ScalarType,
     Section,
@@ -24,6 +28,7 @@ from pto_wsp.plan.enums import (
     StorageClass,
     SymbolKind,
     TaskKind,
+    TimingPolicy,
     TracePolicy,
     WindowMode,
     WindowUnit,
@@ -56,7 +61,19 @@ _POLICIES: dict[Directive, tuple[type[IntEnum] | None, ...]] = {
     Directive.START: (StartPolicy,),
     Directive.WINDOW: (None, WindowUnit, WindowMode),
     Directive.TRACE: (TracePolicy,),
+    Directive.DISPATCH: (DispatchPolicy,),
+    Directive.DISPATCH_THRESHOLD: (None, None, DispatchPolicy),
+    Directive.TIMING: (TimingPolicy,),
+    Directive.POOLS: (PoolPolicy,),
+    Directive.PIPELINE_DEPTH: (None, DepthScope, OnFull),
 }
+
+
+def directive_texts(plan: PlanReader) -> list[str]:
+    """The directives of a plan's schedule, in order, without their positions."""
+    writer = _Disassembly(plan)
+    entries = plan.records(ScheduleEntry)
+    return [writer.directive(entry) for entry in entries]
 
 
 def disassemble(plan: PlanReader) -> str:
@@ -185,6 +202,9 @@ class _Disassembly:
         return text + self._where(Section.SITE, index)
 
     def _directive(self, entry: ScheduleEntry, index: int) -> str:
+        return self.directive(entry) + self._where(Section.SCHEDULE, index)
+
+    def directive(self, entry: ScheduleEntry) -> str:
         args = self._plan.records(ScheduleArg)[entry.args : entry.args + entry.num_args]
         policies = _POLICIES.get(entry.id, ())
         shown = [
@@ -192,8 +212,7 @@ class _Disassembly:
             for i, arg in enumerate(args)
         ]
         version = "" if entry.version == 1 else f" version {entry.version}"
-        text = f"{entry.id.name.lower()}({', '.join(shown)}){version}"
-        return text + self._where(Section.SCHEDULE, index)
+        return f"{entry.id.name.lower()}({', '.join(shown)}){version}"
 
     def _argument(self, arg: ScheduleArg, policy: type[IntEnum] | None) -> str:
         match arg.tag:

@@ -27,7 +27,9 @@ __all__ = [
     "BodyForm",
     "DepKind",
     "DepsPolicy",
+    "DepthScope",
     "Directive",
+    "DispatchPolicy",
     "Domain",
     "ExecUnit",
     "ExprOp",
@@ -35,8 +37,10 @@ __all__ = [
     "HazardKind",
     "LayoutKind",
     "Location",
+    "OnFull",
     "Op",
     "ParamKind",
+    "PoolPolicy",
     "ProofKind",
     "ReadyPolicy",
     "ReduceOp",
@@ -47,6 +51,7 @@ __all__ = [
     "StorageClass",
     "SymbolKind",
     "TaskKind",
+    "TimingPolicy",
     "TracePolicy",
     "WindowMode",
     "WindowUnit",
@@ -216,7 +221,8 @@ class ExprOp(IntEnum):
     # smallest x in [a, b) for which the monotone predicate c holds, else b; arg: bound level in the
     # high byte
     SEARCH = 49
-    # schedule keys only: a: string, the task's index of the innermost loop of that name
+    # schedule keys only: a: string, the task's index of the innermost loop of that name; b: its
+    # value for tasks in no such loop, or none
     TASK_AXIS = 64
     TASK_SITE = 65  # schedule keys only: the task's site
     TASK_ORDINAL = 66  # schedule keys only: the task's number in program order
@@ -388,14 +394,15 @@ class Directive(IntEnum):
     START = 3  # args: StartPolicy, count for THRESHOLD
     WINDOW = 4  # args: limit, WindowUnit, WindowMode
     TRACE = 5  # args: TracePolicy, ring capacity per worker
-    DISPATCH = 6
+    DISPATCH = 6  # args: DispatchPolicy, then a count, a key or the first task of each part
+    # one level; args: key or none for the number of tasks, threshold, then as for DISPATCH
     DISPATCH_THRESHOLD = 7
-    STREAMS = 8
-    STREAM_BY = 9
-    TIMING = 10
-    POOLS = 11
-    PIPELINE_DEPTH = 12
-    BATCH_DEPS = 13
+    STREAMS = 8  # args: count
+    STREAM_BY = 9  # args: key, modulo the number of streams
+    TIMING = 10  # args: TimingPolicy, count
+    POOLS = 11  # args: PoolPolicy, count, key for CUSTOM
+    PIPELINE_DEPTH = 12  # one gate; args: depth, DepthScope, OnFull, key for KEY
+    BATCH_DEPS = 13  # args: count
     ORDER = 14
     AFFINITY = 15
     PREFETCH = 16
@@ -426,6 +433,50 @@ class StartPolicy(IntEnum):
     IMMEDIATE = 0  # at once
     AFTER_ORCHESTRATION = 1  # when generation has ended
     THRESHOLD = 2  # when so many tasks were generated
+
+
+class DispatchPolicy(IntEnum):
+    """Which worker runs a task."""
+
+    WORK_STEAL = 0  # any that is idle
+    ROUND_ROBIN = 1  # number of the task modulo count
+    AFFINITY = 2  # key modulo workers
+    HASH = 3  # mixed key modulo workers
+    BY_KEY = 4  # the key is the worker
+    STATIC_PARTITION = 5  # by ranges of task numbers
+
+
+class TimingPolicy(IntEnum):
+    """When ready tasks are issued."""
+
+    IMMEDIATE = 0  # at once
+    BATCHED = 1  # count of them at a time
+    INTERLEAVED = 2  # in turns over count streams
+    RATE_LIMIT = 3  # count in a millisecond
+
+
+class PoolPolicy(IntEnum):
+    """Into which pools workers and tasks are divided."""
+
+    SINGLE = 0  # one for all
+    BY_EXEC_UNIT = 1  # vector, then cube
+    CUSTOM = 2  # key modulo count
+
+
+class DepthScope(IntEnum):
+    """Which tasks a depth gate counts together."""
+
+    GLOBAL = 0  # all
+    STREAM = 1  # those of a stream
+    POOL = 2  # those of a pool
+    KEY = 3  # those of equal key
+
+
+class OnFull(IntEnum):
+    """What a task does at a full gate."""
+
+    STALL = 0  # it waits
+    ERROR = 1  # the run ends
 
 
 class WindowUnit(IntEnum):

@@ -40,6 +40,16 @@ class TaskDump:
         return "\n  ".join([f"{call} at {self.loc}, in {self.path}", *shown])
 
 
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A directive, how a target enforces it, and what that cost in the last run."""
+
+    directive: str
+    how: str
+    cost: str
+    loc: SrcLoc | None
+
+
 class SingleRunner(Protocol):
     """Runs one task of a plan alone."""
 
@@ -95,6 +105,10 @@ class Engine(Protocol):
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         """Walks the plan without running anything."""
+        ...
+
+    def explain(self, stats: Stats | None) -> list[Explained]:
+        """How each directive of the schedule is enforced; `stats` are those of the last run."""
         ...
 
     def clone(self) -> Engine:

@@ -238,6 +238,19 @@ class Program:
         where = None if path is None else Path(path)
         return self._single(bound, kernel, indices, axes, line=line, path=where)
 
+    def explain(self) -> str:
+        """Each directive of the schedule: how the target enforces it, and what it cost in the last
+        run."""
+        self._check_usable()
+        stats = None if self._last is None else self._last.stats()
+        workers = self._engine.workers
+        lines = [f"{self.target}, {workers} worker{'' if workers == 1 else 's'}"]
+        for entry in self._engine.explain(stats):
+            where = "" if entry.loc is None else f"  # {entry.loc}"
+            lines += [f"  {entry.directive}{where}", f"    how:  {entry.how}"]
+            lines += [f"    cost: {entry.cost}"] if entry.cost else []
+        return "\n".join(lines if len(lines) > 1 else [*lines, "  no directives: all defaults"])
+
     def save_trace(self, path: str | PathLike[str]) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
         to_perfetto(self.trace, Path(path), name=self.target)

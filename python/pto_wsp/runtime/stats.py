@@ -29,6 +29,8 @@ class Stats:
     trace_dropped: int = 0
     memory_bytes: int = 0
     workspace_bytes: int = 0
+    timing_released: int = 0
+    gate_stalls: int = 0
     loads: int = 0
     control_waits: int = 0
     workers: int = 1

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pto_wsp import _core, srcloc
 from pto_wsp.backends.base import Engine
+from pto_wsp.backends.cpu.explain import explain
 from pto_wsp.backends.cpu.failures import Failure, NativeError
 from pto_wsp.backends.cpu.python_kernels import make_dispatch
 from pto_wsp.config import NUM_THREADS
@@ -19,9 +20,19 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
-from pto_wsp.plan import Plan, Site, Status, Symbol, SymbolKind
+from pto_wsp.plan import (
+    Directive,
+    DispatchPolicy,
+    Plan,
+    ScheduleArg,
+    ScheduleEntry,
+    Site,
+    Status,
+    Symbol,
+    SymbolKind,
+)
 from pto_wsp.runtime.bindings import Bound, Value
-from pto_wsp.runtime.engine import Generated
+from pto_wsp.runtime.engine import Explained, Generated
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import trace_dtype
 
@@ -51,7 +62,7 @@ class CpuBackend:
     def load(
         self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
     ) -> Engine:
-        workers = _workers(options.get("num_threads", 0))
+        workers = _workers(options.get("num_threads", 0), plan)
         seed = options.get("seed", 0)
         if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
             raise _bad_option("seed must be an integer from 0 to 2**64 - 1", seed)
@@ -105,6 +116,9 @@ class CpuEngine:
         if error is not None:
             raise Failure.of(error).to_exception(self.plan)
         return Generated(tasks, (lane0, lane1))
+
+    def explain(self, stats: Stats | None) -> list[Explained]:
+        return explain(self.plan, stats)
 
     def clone(self) -> CpuEngine:
         return CpuEngine(self.plan, self._kernels, self.workers, self._seed)
@@ -224,12 +238,29 @@ def _failure(error: NativeError | None) -> Failure:
     return Failure.of(error)
 
 
-def _workers(num_threads: object) -> int:
+def _workers(num_threads: object, plan: Plan) -> int:
     if isinstance(num_threads, bool) or not isinstance(num_threads, int):
         raise _bad_option("num_threads must be an integer", num_threads)
     if not 0 <= num_threads <= _MAX_WORKERS:
         raise _bad_option(f"num_threads must be 0 (choose) to {_MAX_WORKERS}", num_threads)
-    return num_threads or NUM_THREADS.get() or os.cpu_count() or 1
+    chosen = num_threads or NUM_THREADS.get()
+    return chosen or max(os.cpu_count() or 1, _named_workers(plan))
+
+
+def _named_workers(plan: Plan) -> int:
+    """The most workers that the schedule names."""
+    args = plan.records(ScheduleArg)
+    most = 1
+    for entry in plan.records(ScheduleEntry):
+        first = {Directive.DISPATCH: 0, Directive.DISPATCH_THRESHOLD: 2}.get(Directive(entry.id))
+        if first is None:
+            continue
+        policy, *rest = [arg.bits for arg in args[entry.args : entry.args + entry.num_args]][first:]
+        if policy == DispatchPolicy.ROUND_ROBIN:
+            most = max(most, rest[0])
+        if policy == DispatchPolicy.STATIC_PARTITION:
+            most = max(most, len(rest))
+    return min(most, _MAX_WORKERS)
 
 
 def _bad_option(rule: str, value: object) -> CompileError:

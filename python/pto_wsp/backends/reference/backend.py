@@ -25,8 +25,10 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, KernelError
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.plan import Feature, Kernel, Plan, Section, Site
+from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.plan.hashing import task_lanes
 from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.run_errors import run_error, tasks_depend_on_data
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import trace_dtype
@@ -91,6 +93,14 @@ class ReferenceEngine:
         kernel = self.plan.records(Kernel)[task.kernel].name_hash
         path = self.plan.records(Site)[task.site].path_hash
         return task_lanes(task_words(task, kernel, path))
+
+    def explain(self, stats: Stats | None) -> list[Explained]:
+        del stats
+        how = "one task at a time, in program order, which no schedule forbids"
+        return [
+            Explained(text, how, "", self.plan.loc(Section.SCHEDULE, index))
+            for index, text in enumerate(directive_texts(self.plan))
+        ]
 
     def clone(self) -> ReferenceEngine:
         return ReferenceEngine(self.plan, self._kernels)

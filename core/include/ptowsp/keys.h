@@ -1,0 +1,34 @@
+// Keys of a schedule: pure expressions of a task's site, loop indices and number.
+//
+// Prepared once per run: names of loops become levels, site by site. Immutable afterwards; read by
+// whoever generates.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ptowsp/bind.h"
+
+namespace ptowsp {
+
+class Keys {
+ public:
+  explicit Keys(const PlanView& plan);
+
+  // The value of SCHEDULE_EXPR `node` for a task. False: overflow or division by zero.
+  bool value(u32 node, u32 site, const i64* vars, u64 ordinal, i64* out, Error* error) const;
+
+  // False if a site lacks a loop that the key names and has no value for that: `error` says which.
+  bool check(u32 node, Error* error) const;
+
+ private:
+  u32 level(u32 node, u32 site) const { return levels_[node * sites_ + site]; }
+  bool binary(const Expr& e, u32 site, const i64* vars, u64 ordinal, i64* out, Error* error) const;
+
+  const PlanView& plan_;
+  std::vector<Expr> nodes_;
+  std::vector<u32> levels_;  // by node and site, of TASK_AXIS nodes: loop level, or kNone
+  u32 sites_;
+};
+
+}  // namespace ptowsp

@@ -1,0 +1,55 @@
+"""How `cpu_sim` enforces each directive, and what that cost in the last run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pto_wsp.plan import DepsPolicy, Directive, Plan, ScheduleArg, ScheduleEntry, Section
+from pto_wsp.plan.disasm import directive_texts
+from pto_wsp.runtime.engine import Explained
+from pto_wsp.runtime.stats import Stats
+
+_TRUSTED = " (trusted: a promise that no other regions overlap)"
+
+_HOW: dict[Directive, str] = {
+    Directive.DEPS: "regions are compared where nothing is proved, when tasks are generated",
+    Directive.READY: "one order of ready tasks, or a queue for each worker that others take from",
+    Directive.START: "ready tasks are held back until then, or until nothing else could go on",
+    Directive.WINDOW: "a table of that many records; generation waits for a free one",
+    Directive.TRACE: "a ring of events for each worker",
+    Directive.DISPATCH: "a queue for each worker, from which only that worker takes",
+    Directive.DISPATCH_THRESHOLD: "the level is chosen where a task is generated; then as dispatch",
+    Directive.STREAMS: "an edge from each task of a stream to the next",
+    Directive.STREAM_BY: "the key is computed where a task is generated",
+    Directive.TIMING: "ready tasks are held in front of the queues, as the policy says",
+    Directive.POOLS: "queues for each pool; a worker takes from its own pool only",
+    Directive.PIPELINE_DEPTH: "a counter, taken before a task is queued and given back at its end",
+}
+_COST: dict[Directive, Callable[[Stats], str]] = {
+    Directive.DEPS: lambda s: f"{s.edges} edges, at most {s.map_high} map entries",
+    Directive.START: lambda s: f"let go {s.start_released} times before its time",
+    Directive.WINDOW: lambda s: (
+        f"{s.window_stalls} stalls of {s.window_stall_ns / 1e6:.3f} ms in all, "
+        f"at most {s.live_high} records"
+    ),
+    Directive.READY: lambda s: f"at most {s.ready_high} tasks waited, {s.stolen} were stolen",
+    Directive.TRACE: lambda s: f"{s.trace_dropped} events were overwritten",
+    Directive.TIMING: lambda s: f"let go {s.timing_released} times because nothing else could run",
+    Directive.PIPELINE_DEPTH: lambda s: f"{s.gate_stalls} tasks met a full gate",
+    Directive.DISPATCH: lambda s: f"tasks by worker: {', '.join(map(str, s.worker_tasks))}",
+}
+
+
+def explain(plan: Plan, stats: Stats | None) -> list[Explained]:
+    """One entry for each directive of the schedule."""
+    texts = directive_texts(plan)
+    out: list[Explained] = []
+    for index, entry in enumerate(plan.records(ScheduleEntry)):
+        how = _HOW[Directive(entry.id)]
+        if entry.id == Directive.DEPS:
+            policy = plan.records(ScheduleArg)[entry.args].bits
+            how += _TRUSTED if policy == DepsPolicy.EXACT else ""
+        cost = _COST.get(Directive(entry.id))
+        spent = "" if cost is None or stats is None else cost(stats)
+        out.append(Explained(texts[index], how, spent, plan.loc(Section.SCHEDULE, index)))
+    return out
