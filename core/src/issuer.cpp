@@ -12,7 +12,7 @@ namespace ptowsp {
 
 bool IssueQueue::before(ReadyPolicy policy, const Item& a, const Item& b) {
   if (policy == ReadyPolicy::PRIORITY && a.priority != b.priority) return a.priority > b.priority;
-  return a.seq < b.seq;
+  return a.order < b.order;
 }
 
 void IssueQueue::push(Item item) {
@@ -233,12 +233,13 @@ void Issuer::pump(u64 now_ns) {
 bool Issuer::release(u64 now_ns) {
   const std::lock_guard lock(mutex_);
   if (ready_ > 0) return true;
+  if (running_.load(std::memory_order_acquire) > 0) return false;
   if (config_.timing == TimingPolicy::BATCHED && held_head_ < held_.size()) {
     released_ += 1;
     while (held_head_ < held_.size()) pass_gates(held_[held_head_++]);
     held_.clear();
     held_head_ = 0;
-    return true;
+    return ready_ > 0;
   }
   if (config_.timing != TimingPolicy::INTERLEAVED) return false;
   // The lane whose turn it is waits for others: those that have something go first.
@@ -253,7 +254,7 @@ bool Issuer::release(u64 now_ns) {
     pass_gates(slot);
     lane_turn_ = (lane_turn_ + 1) % static_cast<u32>(lanes_.size());
     pump(now_ns);
-    return true;
+    return ready_ > 0;
   }
   return false;
 }
@@ -310,8 +311,10 @@ void Issuer::enqueue(u32 slot) {
   // Without a place, work stealing puts a task where it became ready.
   const bool to_maker = place.worker == kNone && config_.ready == ReadyPolicy::WORK_STEAL;
   const u32 worker = to_maker ? place.from : place.worker;
-  queue(place.pool, worker == kNone ? workers_ : worker)
-      .push({place.priority, place.seq, slot});
+  // Where the order is open, it is the one in which tasks have passed the stages before.
+  const u64 order = config_.ready == ReadyPolicy::AUTO ? issued_ : place.seq;
+  issued_ += 1;
+  queue(place.pool, worker == kNone ? workers_ : worker).push({place.priority, order, slot});
   ready_ += 1;
   ready_high_ = std::max(ready_high_, ready_);
 }
@@ -333,6 +336,7 @@ bool Issuer::take(u32 worker, u64 now_ns, Taken* out) {
     }
     out->take = takes_++;
     ready_ -= 1;
+    running_.fetch_add(1, std::memory_order_relaxed);
     turn_[worker] = static_cast<u32>((turn_[worker] + k + 1) % pools.size());
     return true;
   }

@@ -59,6 +59,7 @@ inline void Run::end_slot(u32 worker, u32 slot) {
   } else {
     flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
   }
+  if (issuer_) issuer_->finished();
 }
 
 // Runs the task or strip of a slot. False: the run is to end.
@@ -288,6 +289,7 @@ void Run::generate_locked(u32 worker) {
   if (made == Flow::Made::Full) window_full(worker);
   if (made == Flow::Made::Waits) control_waits(worker);
   if (made == Flow::Made::Done) all_generated();
+  if (issuer_ && made != Flow::Made::Some) after_issue(issuer_->release(clock_.since()));
   const bool enough =
       config_.start == StartPolicy::THRESHOLD && flow_->made() >= config_.start_threshold;
   if (!started_ && (enough || generated_all_)) start_held(worker);
@@ -488,6 +490,9 @@ void Run::idle(u32 worker, u32* misses) {
     return;
   }
   *misses += 1;
+  if (issuer_ && *misses == 1 && generated_all_.load(std::memory_order_acquire)) {
+    after_issue(issuer_->release(clock_.since()));
+  }
   if (*misses < kSpins || *misses % kSpinsAfterNap != 0) {
     if (*misses > 8) std::this_thread::yield();
     return;

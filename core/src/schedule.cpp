@@ -249,6 +249,12 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     error->at_record(Section::SCHEDULE, i, nullptr, 0);
     return false;
   }
+  const bool pins = out->dispatch.kind != DispatchPolicy::WORK_STEAL &&
+                    out->dispatch.kind != DispatchPolicy::AFFINITY;
+  if (pins && out->ready == ReadyPolicy::WORK_STEAL) {
+    return refuse(error, Status::SCHEDULE_ERROR,
+                  "tasks that are dispatched to one worker cannot be stolen by others");
+  }
   return check_keys(plan, error);
 }
 

@@ -3,7 +3,6 @@ for their extents and arrays, and memory in which their tensors may overlap."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -428,19 +427,3 @@ def cases(draw: st.DrawFn, *, only_reads: bool = False) -> Case:
 
 def pick_from(*options: T) -> st.SearchStrategy[T]:
     return st.sampled_from(options)
-
-
-@st.composite
-def schedules(draw: st.DrawFn) -> tuple[ir.Directive, ...]:
-    """Complete dependence policies with any window, start and ready policy; always a trace."""
-    given: list[ir.Directive] = [ir.Directive("TRACE", (1, 1 << 16))]
-    maybe: dict[str, Callable[[], tuple[int, ...]]] = {
-        "DEPS": lambda: (draw(pick_from(0, 2)),),
-        "READY": lambda: (draw(pick_from(1, 2)),),
-        "START": lambda: draw(pick_from((0, 0), (1, 0), (2, 1), (2, 5), (2, 100_000))),
-        "WINDOW": lambda: (draw(pick_from(1, 2, 7, 64, 8192)), 0, draw(pick_from(0, 0, 2))),
-    }
-    for name, args in maybe.items():
-        if draw(pick_from(True, True, False)):
-            given.append(ir.Directive(name, args()))
-    return tuple(given)

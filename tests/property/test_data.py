@@ -19,7 +19,7 @@ from pto_wsp.ir import BinaryOp, Const, Expr, Mode
 from pto_wsp.kernels import LoadedKernel, load_kernels
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
-from tests.property.nests import schedules
+from tests.property.schedules import schedules
 from tests.property.test_runs import program, scheduled
 
 T = TypeVar("T")
@@ -172,7 +172,7 @@ def check(
                 assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
-HOW = (schedules(), st.integers(1, 4), st.integers(0, 3))
+HOW = (schedules() | schedules(issued=True), st.integers(1, 4), st.integers(0, 3))
 
 
 @settings(max_examples=300)

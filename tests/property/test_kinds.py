@@ -19,7 +19,7 @@ from pto_wsp.ir import BinaryOp, Const, Expr, Mode, TensorKind, ViewKind
 from pto_wsp.kernels import LoadedKernel, load_kernels
 from pto_wsp.passes import lower
 from tests.property import test_data
-from tests.property.nests import schedules
+from tests.property.schedules import schedules
 from tests.property.test_data import CELLS, YIELD, Maker, check
 
 SEQUENCES, PAGES, PAGE = 3, 3, 4
@@ -190,7 +190,7 @@ def memory(table: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
     return {**test_data.memory(), "pool": pool, "table": table.copy()}
 
 
-HOW = (tables(), schedules(), st.integers(1, 4), st.integers(0, 3))
+HOW = (tables(), schedules() | schedules(issued=True), st.integers(1, 4), st.integers(0, 3))
 
 
 @settings(max_examples=300)

@@ -18,8 +18,9 @@ from pto_wsp.passes import run as run_passes
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.program import Program
 from tests.property.kernel_library import loaded
-from tests.property.nests import Case, cases, schedules
+from tests.property.nests import Case, cases
 from tests.property.oracle import Order
+from tests.property.schedules import schedules
 
 TRACED = (ir.Directive("TRACE", (1, 1 << 16)),)
 # One worker that takes the newest task of a complete graph: a missing dependence always shows.
@@ -80,6 +81,14 @@ def test_every_schedule_gives_the_reference_result(
     check(case, schedule, workers, seed)
 
 
+@settings(max_examples=200)
+@given(cases(), schedules(issued=True), *HOW[1:])
+def test_every_directive_gives_the_reference_result(
+    case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: int
+) -> None:
+    check(case, schedule, workers, seed)
+
+
 @settings(max_examples=100)
 @given(cases(only_reads=True), *HOW)
 def test_structure_alone_orders_tasks(
@@ -91,6 +100,14 @@ def test_structure_alone_orders_tasks(
 @pytest.mark.soak
 @given(cases(), *HOW)
 def test_every_schedule_gives_the_reference_result_soak(
+    case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: int
+) -> None:
+    check(case, schedule, workers, seed)
+
+
+@pytest.mark.soak
+@given(cases(), schedules(issued=True), *HOW[1:])
+def test_every_directive_gives_the_reference_result_soak(
     case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: int
 ) -> None:
     check(case, schedule, workers, seed)

@@ -11,6 +11,7 @@
 // lock guards all of it: whoever wants a schedule like this wants an order, and an order is one.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -26,7 +27,7 @@ class IssueQueue {
  public:
   struct Item {
     i64 priority;
-    u64 seq;
+    u64 order;  // of tasks of equal priority the smallest goes first
     u32 slot;
   };
 
@@ -71,7 +72,10 @@ class Issuer {
   bool take(u32 worker, u64 now_ns, Taken* out);
   // A task has ended. True: somebody could take a task.
   bool ended(u32 slot, u64 now_ns);
-  // Nothing runs: lets go of what timing holds. False if it holds nothing.
+  // Those that waited for it have arrived.
+  void finished() { running_.fetch_sub(1, std::memory_order_acq_rel); }
+  // No more tasks come by themselves: if none runs or could run either, lets go of what timing
+  // holds. True: there is something to take.
   bool release(u64 now_ns);
   // When a timer will let something go; 0 if none will.
   u64 waits_until();
@@ -136,7 +140,9 @@ class Issuer {
   u64 next_issue_ns_ = 0;  // RATE_LIMIT
   std::vector<Gate> gates_[ScheduleConfig::kMostGates];
   u64 random_;
+  std::atomic<u32> running_{0};  // tasks taken whose successors have not arrived yet
   u64 takes_ = 0;
+  u64 issued_ = 0;
   u64 ready_ = 0;  // tasks in queues
   u64 ready_high_ = 0;
   u64 released_ = 0;

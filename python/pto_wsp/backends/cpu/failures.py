@@ -72,6 +72,18 @@ class Failure:
         match self.status:
             case Status.PLAN_ERROR:
                 return PlanError(Code.PLAN_DAMAGED, self.message, offset=self.offset)
+            case Status.SCHEDULE_ERROR if self.site is not None:
+                return ScheduleError(
+                    Code.DIRECTIVE_NOT_ENFORCED,
+                    self.message + (f" in {self._task(plan)}" if self.indices else ""),
+                    loc=self._loc(plan),
+                    why=f"{self._directive(plan)} needs it for every task"
+                    if self.record is not None
+                    else "a task runs on one of the workers there are",
+                    fix='give calls in other loops a value: t.get("rows", 0)'
+                    if self.record is not None
+                    else "use a key of that range, or more workers: compile(num_threads=...)",
+                )
             case Status.SCHEDULE_ERROR:
                 return ScheduleError(
                     Code.DIRECTIVE_NOT_ENFORCED,
