@@ -65,7 +65,7 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
   queues_.assign(static_cast<std::size_t>(pools) * (workers + 1), IssueQueue(config.ready));
   lanes_.resize(config.timing == TimingPolicy::INTERLEAVED ? config.timing_count : 0);
   lane_pending_.assign(lanes_.size(), 0);
-  for (u32 g = 0; g < config.num_gates; ++g) gates_[g].resize(1);
+  for (u32 g = 0; g < config.num_gates; ++g) gates_[g].resize(num_gates_[g] = 1);
   // Unknown counts as many: the last level is for those.
   if (!config.levels.empty() && !plan.total_tasks(&total_tasks_)) total_tasks_ = INT64_MAX;
 }
@@ -114,12 +114,17 @@ bool Issuer::place(const Cursor& cursor, u32 slot, u32* stream, Error* error) {
       place.gate[g] = number_of(&gate_numbers_[g], value);
     }
   }
+  places_[slot] = place;  // nobody else knows the slot yet
+  bool grows = !lanes_.empty();
+  for (u32 g = 0; g < config_.num_gates; ++g) grows = grows || place.gate[g] >= num_gates_[g];
+  if (!grows) return true;
   const std::lock_guard lock(mutex_);
   for (u32 g = 0; g < config_.num_gates; ++g) {
-    if (place.gate[g] >= gates_[g].size()) gates_[g].resize(place.gate[g] + 1u);
+    if (place.gate[g] < num_gates_[g]) continue;
+    num_gates_[g] = place.gate[g] + 1;
+    gates_[g].resize(num_gates_[g]);
   }
   if (!lanes_.empty()) lane_pending_[place.stream % lanes_.size()] += 1;
-  places_[slot] = place;
   return true;
 }
 

@@ -52,7 +52,7 @@ inline bool Run::run_single(u32 worker, u32 slot) {
 }
 
 inline void Run::end_slot(u32 worker, u32 slot) {
-  if (issuer_) after_issue(issuer_->ended(slot, clock_.since()));
+  if (issuer_) after_issue(issuer_->ended(slot, issue_time()));
   const auto ready = [&](u32 next) { make_ready(worker, next); };
   if (generated_all_.load(std::memory_order_acquire)) {
     flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
@@ -271,7 +271,7 @@ void Run::generate_locked(u32 worker) {
   Worker& me = *workers_[worker];
   const bool started = started_.load(std::memory_order_relaxed);
   const auto ready = [&](u32 slot) {
-    if (started) {
+    if (started && !issuer_) {
       make_ready(worker, slot);
     } else {
       held_.push_back(slot);
@@ -282,6 +282,7 @@ void Run::generate_locked(u32 worker) {
   const u64 before = flow_->made();
   // Before the start nobody waits for what is made.
   const Flow::Made made = flow_->make(started ? kBurst : 64 * kBurst, ready, freed, &error);
+  if (issuer_ && started) issue_held(worker);  // one lock for all of them
   if (stall_since_ != 0 && flow_->made() != before) {
     window_stall_ns_ += clock_.since() - std::exchange(stall_since_, 0);
   }
@@ -289,7 +290,7 @@ void Run::generate_locked(u32 worker) {
   if (made == Flow::Made::Full) window_full(worker);
   if (made == Flow::Made::Waits) control_waits(worker);
   if (made == Flow::Made::Done) all_generated();
-  if (issuer_ && made != Flow::Made::Some) after_issue(issuer_->release(clock_.since()));
+  if (issuer_ && made != Flow::Made::Some) after_issue(issuer_->release(issue_time()));
   const bool enough =
       config_.start == StartPolicy::THRESHOLD && flow_->made() >= config_.start_threshold;
   if (!started_ && (enough || generated_all_)) start_held(worker);
@@ -339,13 +340,10 @@ void Run::start_held(u32 worker) {
   flow_->table().set_alone(false);
   started_.store(true, std::memory_order_release);
   if (issuer_) {
-    if (traced_) {
-      for (const u32 slot : held_) ready_ticks_[slot] = Clock::ticks();
-    }
-    after_issue(issuer_->arrive(worker, held_.data(), held_.size(), clock_.since()));
-  } else {
-    for (const u32 slot : held_) make_ready(worker, slot);
+    issue_held(worker);
+    return;
   }
+  for (const u32 slot : held_) make_ready(worker, slot);
   held_.clear();
 }
 
@@ -425,7 +423,17 @@ bool Run::nothing_ready() {
 }
 
 void Run::issue(u32 worker, u32 slot) {
-  after_issue(issuer_->arrive(worker, &slot, 1, clock_.since()));
+  after_issue(issuer_->arrive(worker, &slot, 1, issue_time()));
+}
+
+// Under the token.
+void Run::issue_held(u32 worker) {
+  if (held_.empty()) return;
+  if (traced_) {
+    for (const u32 slot : held_) ready_ticks_[slot] = Clock::ticks();
+  }
+  after_issue(issuer_->arrive(worker, held_.data(), held_.size(), issue_time()));
+  held_.clear();
 }
 
 // `some`: there is a task to take.
@@ -449,7 +457,7 @@ void Run::after_issue(bool some) {
 
 bool Run::take_issued(u32 worker, u32* slot, bool* stolen) {
   Issuer::Taken taken;
-  if (!issuer_->take(worker, clock_.since(), &taken)) return false;
+  if (!issuer_->take(worker, issue_time(), &taken)) return false;
   *slot = taken.slot;
   *stolen = taken.stolen;
   workers_[worker]->take = taken.take;
@@ -491,7 +499,7 @@ void Run::idle(u32 worker, u32* misses) {
   }
   *misses += 1;
   if (issuer_ && *misses == 1 && generated_all_.load(std::memory_order_acquire)) {
-    after_issue(issuer_->release(clock_.since()));
+    after_issue(issuer_->release(issue_time()));
   }
   if (*misses < kSpins || *misses % kSpinsAfterNap != 0) {
     if (*misses > 8) std::this_thread::yield();
@@ -521,7 +529,7 @@ void Run::check_stuck() {
   const bool ended = generated_all_ && total_done() == made_;
   const bool can_go_on = flow_->can_make() && !generated_all_;
   if (issuer_ && !ended && !can_go_on && nothing_ready() &&
-      (issuer_->waits_until() > 0 || issuer_->release(clock_.since()))) {
+      (issuer_->waits_until() > 0 || issuer_->release(issue_time()))) {
     lot_.notify_all();
   } else if (!ended && !can_go_on && nothing_ready()) {
     fail_now(Error::make(Status::DEADLOCK, flow_->waiting_report()));

@@ -125,7 +125,9 @@ class Issuer {
   const u32 workers_;
   u64 total_tasks_ = 0;
   std::vector<Place> places_;  // by slot
+  // Of the token holder:
   std::unordered_map<i64, u32> gate_numbers_[ScheduleConfig::kMostGates];
+  u32 num_gates_[ScheduleConfig::kMostGates] = {};
 
   std::mutex mutex_;  // guards what follows
   std::vector<std::vector<u32>> pool_workers_;  // which workers serve a pool

@@ -193,7 +193,12 @@ class Run {
   bool take_fifo(Worker* me, u32* slot);
   void issue(u32 worker, u32 slot);
   bool take_issued(u32 worker, u32* slot, bool* stolen);
+  void issue_held(u32 worker);
   void after_issue(bool some);
+  // Only one policy asks for the time, and asking costs as much as a short task.
+  u64 issue_time() const {
+    return config_.timing == TimingPolicy::RATE_LIMIT ? clock_.since() : 0;
+  }
   void check_stuck();
   u64 total_done() const;
   void call_crew() {
