@@ -193,8 +193,8 @@ bool BoundPlan::total_tasks(u64* out) const {
           return false;
         }
         const BoundExpr& body = exprs_[axis.body_tasks];
-        const i64 extent = body.constant() ? std::min<i64>(loop.extent.form.base, 1)
-                                           : loop.extent.form.base;
+        const i64 extent =
+            body.constant() ? std::min<i64>(loop.extent.form.base, 1) : loop.extent.form.base;
         for (i64 i = 0; i < extent; ++i) {
           i64 tasks = 0;
           Error ignored;

@@ -88,14 +88,14 @@ bool Issuer::place(const Cursor& cursor, u32 slot, u32* stream, Error* error) {
   *stream = kNone;
   if (config_.streams > 0) {
     value = static_cast<i64>(cursor.task_id);
-    if (config_.stream_key != kNone && !key(config_.stream_key, cursor, &value, error)) return false;
+    if (config_.stream_key != kNone && !key(config_.stream_key, cursor, &value, error))
+      return false;
     place.stream = static_cast<u32>(floor_mod(value, config_.streams));
     *stream = place.stream;
   }
   if (config_.pool_kind == PoolPolicy::BY_EXEC_UNIT) {
     const u32 kernel = plan_.sites()[cursor.site].kernel;
-    const auto unit =
-        static_cast<ExecUnit>(plan_.plan().get<Section::KERNEL>(kernel).exec_unit);
+    const auto unit = static_cast<ExecUnit>(plan_.plan().get<Section::KERNEL>(kernel).exec_unit);
     place.pool = unit == ExecUnit::AIC || unit == ExecUnit::AIC_AIV ? 1 : 0;
   } else if (config_.pool_kind == PoolPolicy::CUSTOM) {
     if (!key(config_.pool_key, cursor, &value, error)) return false;
@@ -133,7 +133,8 @@ bool Issuer::place_worker(const Cursor& cursor, Place* place, Error* error) {
   const Dispatch* chosen = &config_.dispatch;
   if (!config_.levels.empty()) {
     i64 metric = static_cast<i64>(total_tasks_);
-    if (config_.metric_key != kNone && !key(config_.metric_key, cursor, &metric, error)) return false;
+    if (config_.metric_key != kNone && !key(config_.metric_key, cursor, &metric, error))
+      return false;
     for (const DispatchLevel& level : config_.levels) {
       if (metric >= level.threshold) chosen = &level.dispatch;
     }
@@ -159,9 +160,9 @@ bool Issuer::place_worker(const Cursor& cursor, Place* place, Error* error) {
         value = static_cast<i64>(splitmix(static_cast<u64>(value)) >> 1);
       }
       if (chosen->kind != DispatchPolicy::BY_KEY || (value >= 0 && value < size)) break;
-      *error = Error::make(Status::SCHEDULE_ERROR,
-                           "dispatch_by gives worker " + std::to_string(value) + ", there are " +
-                               std::to_string(size));
+      *error =
+          Error::make(Status::SCHEDULE_ERROR, "dispatch_by gives worker " + std::to_string(value) +
+                                                  ", there are " + std::to_string(size));
       error->at_task(cursor.site, cursor.task_id, cursor.vars, plan_.sites()[cursor.site].level);
       return false;
   }

@@ -26,7 +26,8 @@ Keys::Keys(const PlanView& plan) : plan_(plan), sites_(plan.count(Section::SITE)
     nodes_.push_back(plan.get<Section::SCHEDULE_EXPR>(n));
     for (u32 s = 0; s < sites_; ++s) {
       const bool axis = op_of(nodes_[n]) == ExprOp::TASK_AXIS;
-      levels_.push_back(axis ? find_level(plan, s, plan.string(nodes_[n].a, Section::SCHEDULE_STRING)) : kNone);
+      levels_.push_back(
+          axis ? find_level(plan, s, plan.string(nodes_[n].a, Section::SCHEDULE_STRING)) : kNone);
     }
   }
 }
@@ -39,7 +40,8 @@ bool Keys::check(u32 node, Error* error) const {
           static_cast<TaskKind>(plan_.get<Section::SITE>(s).kind) != TaskKind::LOAD;
       if (!is_task || level(node, s) != kNone) continue;
       *error = Error::make(Status::SCHEDULE_ERROR,
-                           "a key names the loop '" + std::string(plan_.string(e.a, Section::SCHEDULE_STRING)) +
+                           "a key names the loop '" +
+                               std::string(plan_.string(e.a, Section::SCHEDULE_STRING)) +
                                "', which this call does not stand in");
       error->site = s;
       return false;

@@ -242,6 +242,21 @@ def tiers() -> Plan:
     return w.build()
 
 
+def _paged(w: Writer, pool: int) -> int:
+    """A paged tensor, and behind it its table."""
+    storage = w.add(Storage(storage_class=StorageClass.PAGED))
+    dims = w.add(Dim())
+    w.add(Dim())
+    table = w.count(Section.TENSOR) + 1
+    record = Tensor(
+        name=w.string("paged"), storage=storage, dtype=DType.F32, dims=dims, rank=2, pool=pool,
+        table=table, page=w.const(16),
+    )  # fmt: skip
+    paged = w.add(record)
+    w.tensor("table", 2, DType.I32)
+    return paged
+
+
 def channels() -> Plan:
     """Two processes and a channel, slots, LOOP_WHILE, CALL, meshes, pages, tokens, collectives."""
     w = Writer()
@@ -256,17 +271,7 @@ def channels() -> Plan:
     slot_alloc = w.add(Alloc(size=w.const(64), align=64, level=0, copies=2))
     message = w.made("message", StorageClass.CHANNEL, [16], slot_alloc)
     token = w.made("token", StorageClass.TOKEN, [4])
-    storage = w.add(Storage(storage_class=StorageClass.PAGED))
-    dims = w.add(Dim())
-    w.add(Dim())
-    # Tensor 4 is the paged one, 5 its table.
-    paged = w.add(
-        Tensor(
-            name=w.string("paged"), storage=storage, dtype=DType.F32, dims=dims, rank=2, pool=x,
-            table=5, page=w.const(16),
-        )
-    )  # fmt: skip
-    w.tensor("table", 2, DType.I32)
+    paged = _paged(w, x)
     pipe = w.add(
         Channel(
             name=w.string("pipe"), element=message, depth=w.const(2), rate_in=w.const(1),

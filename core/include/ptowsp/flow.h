@@ -408,7 +408,7 @@ class Flow {
   std::vector<TaskRef> waits_;      // explicit ones, of the task being made
   Issuer* issuer_ = nullptr;
   std::vector<TaskRef> stream_last_;  // by stream
-  u32 spare_ = 0;                   // joins that one task may need for them
+  u32 spare_ = 0;                     // joins that one task may need for them
   std::vector<Region> regions_;
   std::vector<SiteMaker> makers_;        // by site
   std::vector<u32> box_entries_;         // by slot

@@ -2,8 +2,8 @@
 //
 //   hazards -> timing -> depth gates -> pool -> worker queue
 //
-// Streams are edges between records, so a task that arrives here has its turn in its stream. Where a
-// task belongs (stream, pool, worker, priority, gates) is decided when it is generated, from its
+// Streams are edges between records, so a task that arrives here has its turn in its stream. Where
+// a task belongs (stream, pool, worker, priority, gates) is decided when it is generated, from its
 // keys, and kept by slot. Holding stages release what they hold when nothing else could run; that
 // is counted.
 //
@@ -40,8 +40,8 @@ class IssueQueue {
     return policy_ == ReadyPolicy::WORK_STEAL ? items_.back() : items_[head_];
   }
   void push(Item item);
-  Item take();    // next()
-  Item steal();   // the oldest one
+  Item take();   // next()
+  Item steal();  // the oldest one
   // Whether `a` goes before `b`.
   static bool before(ReadyPolicy policy, const Item& a, const Item& b);
 
@@ -61,7 +61,8 @@ class Issuer {
 
   Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, u32 slots, u64 seed);
 
-  // Where a task of the cursor belongs. False: a key has no value. `stream` is its stream, or kNone.
+  // Where a task of the cursor belongs. False: a key has no value. `stream` is its stream, or
+  // kNone.
   bool place(const Cursor& cursor, u32 slot, u32* stream, Error* error);
   u32 stream(u32 slot) const { return places_[slot].stream; }
   u32 pool(u32 slot) const { return places_[slot].pool; }
@@ -129,7 +130,7 @@ class Issuer {
   std::unordered_map<i64, u32> gate_numbers_[ScheduleConfig::kMostGates];
   u32 num_gates_[ScheduleConfig::kMostGates] = {};
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;                            // guards what follows
   std::vector<std::vector<u32>> pool_workers_;  // which workers serve a pool
   std::vector<std::vector<u32>> worker_pools_;  // which pools a worker serves
   std::vector<u32> turn_;                       // of a worker among its pools

@@ -196,9 +196,7 @@ class Run {
   void issue_held(u32 worker);
   void after_issue(bool some);
   // Only one policy asks for the time, and asking costs as much as a short task.
-  u64 issue_time() const {
-    return config_.timing == TimingPolicy::RATE_LIMIT ? clock_.since() : 0;
-  }
+  u64 issue_time() const { return config_.timing == TimingPolicy::RATE_LIMIT ? clock_.since() : 0; }
   void check_stuck();
   u64 total_done() const;
   void call_crew() {
