@@ -250,6 +250,11 @@ void Run::give_back(Worker* me) {
 // False if somebody else generates, or nothing can be generated.
 bool Run::generate_burst(u32 worker) {
   if (generated_all_.load(std::memory_order_relaxed) || !flow_->try_lock()) return false;
+  // Whoever had the token in between may have come to the end, behind which there is no loop.
+  if (generated_all_.load(std::memory_order_relaxed)) {
+    flow_->unlock();
+    return false;
+  }
   give_back(workers_[worker].get());
   flow_->collect();
   const u64 before = made_.load(std::memory_order_relaxed);
