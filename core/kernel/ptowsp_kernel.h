@@ -183,8 +183,8 @@ class PagedView {
     const std::int64_t number = pages_.wide != 0
                                     ? static_cast<const std::int64_t*>(pages_.table)[entry]
                                     : static_cast<const std::int32_t*>(pages_.table)[entry];
-    std::int64_t shape[Rank];
-    std::int64_t stride[Rank];
+    std::int64_t shape[std::size_t{Rank}];
+    std::int64_t stride[std::size_t{Rank}];
     for (int k = 0; k < Rank; ++k) {
       shape[k] = k == 0 ? count : all_.shape(k);
       stride[k] = all_.stride(k);

@@ -34,7 +34,8 @@ std::string walk(const BoundPlan& plan, bool hand_over = false) {
         text += ") ";
         break;
       case Event::Load:
-        return text + "load";
+      case Event::Drain:
+        return text + "waits";
       case Event::Done:
         return text;
       case Event::Error:
