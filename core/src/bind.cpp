@@ -23,7 +23,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   if (!make_unbound()) return false;
   if (!check_tensor_modes()) return false;
   join_storages();
-  if (!check_arrays_unwritten()) return false;
+  if (!check_arrays_unwritten() || !check_strides()) return false;
   const u32 nodes = plan_.count(Section::EXPR);
   out_.exprs_.resize(nodes);
   find_registers();
@@ -387,6 +387,9 @@ bool Binder::bind_site(u32 site, bool alive) {
     }
     if (op == Op::AFTER) bind_after(word.operand2, &out);
     if (op < Op::IO_INPUT || op > Op::IO_ACCUM) continue;
+    if (!is_load && !bind_tile(word.operand2, region_param(s.kernel, out.num_accesses))) {
+      return false;
+    }
     bind_access(word.operand2, alive);
     const BoundAccess& a = out_.accesses_[word.operand2];
     const u32 at = kHashTensor + 32 * out.num_accesses;
@@ -467,6 +470,7 @@ void Binder::bind_access(u32 access, bool alive) {
   out.dims = a.dims;
   out.seen_rank = 0;
   bool proved = true;
+  bool fits = true;
   for (u32 d = 0; d < a.rank; ++d) {
     const AccessDim dim = plan_.get<Section::ACCESS_DIM>(a.dims + d);
     BoundDim& bound = out_.dims_[a.dims + d];
@@ -476,11 +480,13 @@ void Binder::bind_access(u32 access, bool alive) {
     bound.dropped = (dim.flags & 1u) != 0;
     if (!bound.dropped) out.seen_rank += 1;
     proved = proved && (prove_dim(bound, t.shape[d]) && prove_temp(out, d));
+    fits = fits && (bound.limit == INT64_MAX || range_of(dim.extent, ranges_).hi <= bound.limit);
   }
   if (t.alloc != kNone) add_copy_dim(access);
   note_span(access);
   out.checked = alive && !proved;
-  if (alive) (out.checked ? out_.accesses_checked_ : out_.accesses_proved_) += 1;
+  out.limited = alive && !fits;
+  if (alive) (out.checked || out.limited ? out_.accesses_checked_ : out_.accesses_proved_) += 1;
 }
 
 // True if 0 <= start and start + (extent - 1) * step < shape for every task.

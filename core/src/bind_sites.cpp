@@ -1,11 +1,40 @@
-// Binder, third part: sites whose tasks differ only by pointers, loops that are one task, and the
-// proof that iterations of the outermost loop never touch each other's data.
+// Binder, third part: how large tiles may be, sites whose tasks differ only by pointers, loops that
+// are one task, and the proof that iterations of the outermost loop never touch each other's data.
 #include <algorithm>
 #include <cstdlib>
 
 #include "binder.h"
 
 namespace ptowsp {
+
+// Which parameter of a kernel the nth region is for.
+u32 Binder::region_param(u32 kernel, u32 nth) const {
+  u32 param = plan_.get<Section::KERNEL>(kernel).params;
+  for (u32 left = nth + 1;; ++param) {
+    const auto kind = static_cast<ParamKind>(plan_.get<Section::PARAM>(param).kind);
+    const bool is_value = kind == ParamKind::SCALAR || kind == ParamKind::CONSTEXPR;
+    left -= is_value ? 0 : 1;
+    if (left == 0) return param;
+  }
+}
+
+// How large a region of a tile parameter may be.
+bool Binder::bind_tile(u32 access, u32 param) {
+  const Access a = plan_.get<Section::ACCESS>(access);
+  const Param p = plan_.get<Section::PARAM>(param);
+  const bool is_tile = static_cast<ParamKind>(p.kind) == ParamKind::TILE;
+  const i64 no_vars[kMaxVars] = {};
+  out_.accesses_[access].param = param;
+  for (u32 d = 0, seen = 0; d < a.rank; ++d) {
+    BoundDim& dim = out_.dims_[a.dims + d];
+    dim.limit = INT64_MAX;
+    if (!is_tile || (plan_.get<Section::ACCESS_DIM>(a.dims + d).flags & 1u) != 0) continue;
+    const u32 node = plan_.get<Section::EXPR_LIST>(p.shape + seen).expr;
+    if (!out_.value(node, no_vars, &dim.limit, &error_)) return false;
+    seen += 1;
+  }
+  return true;
+}
 
 // Called while the loops around the access are open, so that ranges_ are theirs.
 void Binder::note_span(u32 access) {
@@ -34,7 +63,8 @@ void Binder::prepare_sites() {
     for (u32 p = 0; p < site.num_accesses; ++p) {
       const u32 access = out_.site_access(site, p);
       site.simple = prepare_access(access) && site.simple;
-      site.num_checked += out_.accesses_[access].checked ? 1u : 0u;
+      const BoundAccess& a = out_.accesses_[access];
+      site.num_checked += a.checked || a.limited ? 1u : 0u;
     }
   }
 }
@@ -44,7 +74,7 @@ bool Binder::prepare_access(u32 access) {
   const BoundTensor& t = out_.tensors_[a.tensor];
   ptowsp_view& view = out_.views_[access];
   Affine& offset = out_.offsets_[access];
-  if (a.checked || t.pool != kNone) return false;
+  if (a.checked || a.limited || t.pool != kNone) return false;
   view.dtype = static_cast<u32>(t.dtype);
   view.rank = a.seen_rank;
   for (u32 d = 0, seen = 0; d < a.rank; ++d) {

@@ -133,6 +133,29 @@ bool Binder::take_tensor(u32 tensor, const ptowsp_binding& b) {
   return true;
 }
 
+// A plan may say how a tensor lies in memory. Strides by which no element is reached say nothing.
+bool Binder::check_strides() {
+  const i64 no_vars[kMaxVars] = {};
+  for (u32 i = 0; i < out_.tensors_.size(); ++i) {
+    const BoundTensor& t = out_.tensors_[i];
+    if (t.storage_class != StorageClass::BOUND || t.byte_lo == t.byte_hi) continue;
+    const Tensor record = plan_.get<Section::TENSOR>(i);
+    for (u32 d = 0; d < t.rank; ++d) {
+      const u32 node = plan_.get<Section::DIM>(record.dims + d).stride;
+      i64 wanted = 0;
+      if (node == kNone || t.shape[d] <= 1) continue;
+      if (!out_.value(node, no_vars, &wanted, &error_)) return false;
+      if (wanted == t.stride[d]) continue;
+      return fail(record.symbol,
+                  "tensor " + name(record.symbol) + " has the stride " +
+                      std::to_string(t.stride[d]) + " in dimension " + std::to_string(d) +
+                      ", its layout says " + std::to_string(wanted),
+                  Status::STRIDE_ERROR);
+    }
+  }
+  return true;
+}
+
 bool Binder::check_tensor_modes() {
   written_.assign(out_.tensors_.size(), 0);
   for (u32 i = 0; i < plan_.count(Section::ACCESS); ++i) {

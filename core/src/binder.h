@@ -32,6 +32,7 @@ class Binder {
   bool check_tensor_modes();
   void join_storages();
   bool check_arrays_unwritten();
+  bool check_strides();
   std::string name(u32 symbol) const;
   bool fail(u32 symbol, std::string message, Status status = Status::BIND_ERROR);
 
@@ -71,7 +72,9 @@ class Binder {
   bool make_workspace();
   bool fail_tensor(u32 tensor, Status status, std::string message);
 
-  // bind_sites.cpp: what makes tasks of simple nests cheap
+  // bind_sites.cpp: tiles, and what makes tasks of simple nests cheap
+  u32 region_param(u32 kernel, u32 nth) const;
+  bool bind_tile(u32 access, u32 param);
   void note_span(u32 access);
   void prepare_sites();
   bool prepare_access(u32 access);

@@ -211,6 +211,7 @@ bool BoundPlan::region(u32 i, const i64* vars, Region* out, Error* error) const 
     lo += first + std::min<i64>(reach, 0);
     hi += first + std::max<i64>(reach, 0);
   }
+  if (a.limited && !fits_tile(a, *out, error)) return false;
   const u64 base = reinterpret_cast<u64>(t.data);
   const i64 item = static_cast<i64>(t.item);
   out->byte_lo = base + static_cast<u64>(lo * item);
@@ -258,6 +259,22 @@ bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i6
          "elements " + std::to_string(start) + " to " +
              (overflow ? std::string("(overflow)") : std::to_string(last)) + " of " + where +
              " are outside its extent " + std::to_string(shape));
+  }
+  return true;
+}
+
+bool BoundPlan::fits_tile(const BoundAccess& a, const Region& r, Error* error) const {
+  for (u32 d = 0, seen = 0; d < a.plan_rank; ++d) {
+    const BoundDim& dim = dims_[a.dims + d];
+    if (dim.dropped) continue;
+    if (r.extent[d] > dim.limit) {
+      const std::string name(plan_->string(plan_->get<Section::PARAM>(a.param).name));
+      return fail(error, Status::TILE_MISFIT,
+                  std::to_string(r.extent[d]) + " elements in dimension " + std::to_string(seen) +
+                      " of parameter '" + name + "', whose tile holds " +
+                      std::to_string(dim.limit));
+    }
+    seen += 1;
   }
   return true;
 }

@@ -25,6 +25,8 @@ from pto_wsp.frontend import Deps as Deps
 from pto_wsp.frontend import DispatchPolicy as DispatchPolicy
 from pto_wsp.frontend import In as In
 from pto_wsp.frontend import InOut as InOut
+from pto_wsp.frontend import Location as Location
+from pto_wsp.frontend import MemLayout as MemLayout
 from pto_wsp.frontend import Metric as Metric
 from pto_wsp.frontend import Out as Out
 from pto_wsp.frontend import P as P
@@ -37,6 +39,9 @@ from pto_wsp.frontend import Sparse as Sparse
 from pto_wsp.frontend import StartPolicy as StartPolicy
 from pto_wsp.frontend import TaskWindow as TaskWindow
 from pto_wsp.frontend import Tensor as Tensor
+from pto_wsp.frontend import TensorLayout as TensorLayout
+from pto_wsp.frontend import TensorReplicate as TensorReplicate
+from pto_wsp.frontend import TensorShard as TensorShard
 from pto_wsp.frontend import Tile as Tile
 from pto_wsp.frontend import Tiled as Tiled
 from pto_wsp.frontend import TimingPolicy as TimingPolicy
@@ -54,6 +59,7 @@ from pto_wsp.frontend import reduce_any as reduce_any
 from pto_wsp.frontend import reduce_max as reduce_max
 from pto_wsp.frontend import reduce_min as reduce_min
 from pto_wsp.frontend import reduce_sum as reduce_sum
+from pto_wsp.frontend import relayout as relayout
 from pto_wsp.frontend import search as search
 from pto_wsp.frontend import select as select
 from pto_wsp.frontend import sequential as sequential

@@ -66,6 +66,9 @@ class Code(Enum):
     TEMPORARY_ESCAPED = "PTO216", "a temporary outside its scope"
     PAGED_PARTS = "PTO217", "a pool and a page table that do not fit"
     PAGE_TABLE_WRITTEN = "PTO218", "a page table that tasks write"
+    LOCATION = "PTO219", "a tensor in a memory where it cannot be"
+    LAYOUT = "PTO220", "a layout that cannot be"
+    LAYOUTS_APART = "PTO221", "layouts that do not join"
 
     PLAN_LIMIT = "PTO301", "more than a plan can hold"
     IR_ILLEGAL = "PTO302", "IR that is not legal"
@@ -87,6 +90,7 @@ class Code(Enum):
     READ_ONLY = "PTO407", "a read-only array that tasks write"
     ARRAY_WRITTEN = "PTO408", "an array of control in memory that tasks write"
     TEMPORARY_SIZE = "PTO409", "a temporary whose size nothing bounds"
+    BINDING_ORDER = "PTO410", "an array that does not lie as its layout says"
 
     KERNEL_FAILED = "PTO501", "a kernel that failed"
     OUT_OF_BOUNDS = "PTO502", "a region or an index outside its tensor or array"

@@ -72,7 +72,9 @@ class PlanMaker {
   }
   u32 extent(const std::string& name) { return symbol(name, SymbolKind::EXTENT, DType::I64, 0); }
   u32 array(const std::string& name) { return symbol(name, SymbolKind::ARRAY, DType::I64, 1); }
-  u32 tensor(const std::string& name, u32 rank, DType dtype = DType::F32) {
+  // `strides` are nodes, or none at all.
+  u32 tensor(const std::string& name, u32 rank, DType dtype = DType::F32,
+             const std::vector<u32>& strides = {}) {
     Tensor t{};
     t.name = string(name);
     t.symbol = symbol(name + "", SymbolKind::TENSOR, dtype, rank);
@@ -83,14 +85,17 @@ class PlanMaker {
     t.dims = count<Section::DIM>();
     t.rank = rank;
     t.layout = t.pool = t.table = t.page = kNone;
-    for (u32 d = 0; d < rank; ++d) add<Section::DIM>(Dim{kNone, kNone});
+    for (u32 d = 0; d < rank; ++d) {
+      add<Section::DIM>(Dim{kNone, strides.empty() ? kNone : strides[d]});
+    }
     tensor_symbols_.push_back(t.symbol);
     return add<Section::TENSOR>(t);
   }
   u32 symbol_of(u32 tensor) const { return tensor_symbols_[tensor]; }
 
+  // With `tile`, nodes of its shape, all parameters are tiles.
   u32 kernel(const std::string& name, const std::vector<AccessMode>& modes, u32 rank = 0,
-             DType dtype = DType::F32) {
+             DType dtype = DType::F32, const std::vector<u32>& tile = {}) {
     Kernel k{};
     k.name = string(name);
     k.params = count<Section::PARAM>();
@@ -105,9 +110,14 @@ class PlanMaker {
       p.dtype = static_cast<u8>(dtype);
       p.mode = static_cast<u8>(modes[i]);
       p.rank = static_cast<u8>(rank);
+      p.kind = static_cast<u8>(tile.empty() ? ParamKind::TENSOR : ParamKind::TILE);
+      p.shape = tile.empty() ? 0 : count<Section::EXPR_LIST>();
+      p.shape_rank = static_cast<u32>(tile.size());
+      for (const u32 size : tile) add<Section::EXPR_LIST>(ExprRef{size});
       add<Section::PARAM>(p);
-      signature += (i > 0 ? ";p" : "p") + std::to_string(i) + ":0:" + std::to_string(p.dtype) +
-                   ":" + std::to_string(p.mode) + ":" + std::to_string(p.rank);
+      signature += (i > 0 ? ";p" : "p") + std::to_string(i) + ":" + std::to_string(p.kind) + ":" +
+                   std::to_string(p.dtype) + ":" + std::to_string(p.mode) + ":" +
+                   std::to_string(p.rank);
     }
     k.abi_hash = fnv1a(signature);
     return add<Section::KERNEL>(k);

@@ -37,6 +37,74 @@ TEST(a_tensor_too_small_is_checked_per_task_and_found) {
   CHECK(e.message.find("outside its extent 20") != std::string::npos);
 }
 
+// One task per row: `length` elements from the second column of a row on, as a tile of 3.
+struct Tiles {
+  PlanMaker maker;
+  u32 rows, lens, x;
+  std::vector<i64> lengths;
+  std::vector<float> data = std::vector<float>(64);
+
+  Tiles() {
+    rows = maker.extent("rows");
+    lens = maker.array("lens");
+    x = maker.tensor("X", 2);
+    const u32 fill = maker.kernel("fill", {AccessMode::OUT}, 1, DType::F32, {maker.number(3)});
+    maker.loop(Op::PARALLEL_FOR, "rows", maker.value(rows));
+    const u32 i = maker.var(0);
+    maker.task(fill, {{x,
+                       AccessMode::OUT,
+                       {{i, maker.number(1), maker.number(1), true},
+                        {maker.number(1), maker.load(lens, i), maker.number(1)}}}});
+    maker.end();
+  }
+
+  std::vector<ptowsp_binding> bind(std::vector<i64> values) {
+    lengths = std::move(values);
+    const i64 n = static_cast<i64>(lengths.size());
+    return {bind_value(rows, n), bind_data(lens, lengths.data(), DType::I64, {n}),
+            bind_data(maker.symbol_of(x), data.data(), DType::F32, {n, 8})};
+  }
+};
+
+TEST(tiles_that_fit_are_proved) {
+  Tiles t;
+  Loaded p(&t.maker, t.bind({3, 0, 2}));
+  CHECK_EQ(p.bound->accesses_checked(), 0u);
+  CHECK(!p.bound->access(0).limited);
+}
+
+TEST(tiles_that_may_not_fit_are_checked_per_task) {
+  Tiles t;
+  Loaded p(&t.maker, t.bind({3, 4, 2}));
+  CHECK_EQ(p.bound->accesses_checked(), 1u);
+  CHECK(p.bound->access(0).limited);
+  CHECK(!p.bound->access(0).checked);
+  CHECK(!p.bound->sites()[0].simple);
+  const i64 small[1] = {0};
+  const i64 large[1] = {1};
+  Region r;
+  Error e;
+  CHECK(p.bound->region(0, small, &r, &e));
+  CHECK(!p.bound->region(0, large, &r, &e));
+  CHECK(e.status == Status::TILE_MISFIT);
+  CHECK_EQ(e.message, "4 elements in dimension 0 of parameter 'p0', whose tile holds 3");
+}
+
+TEST(strides_that_a_plan_asks_for) {
+  for (const i64 stride : {4, 5}) {
+    PlanMaker maker;
+    const u32 x = maker.tensor("X", 2, DType::F32, {maker.number(stride), maker.number(1)});
+    float data[64] = {};
+    auto binding = bind_data(maker.symbol_of(x), data, DType::F32, {3, 4});
+    Loaded p(&maker, {binding});
+    CHECK_EQ(p.bound != nullptr, stride == 4);
+    if (stride == 4) continue;
+    CHECK(p.error.status == Status::STRIDE_ERROR);
+    CHECK_EQ(p.error.symbol, maker.symbol_of(x));
+    CHECK_EQ(p.error.message, "tensor 'X' has the stride 4 in dimension 0, its layout says 5");
+  }
+}
+
 TEST(wrong_bindings_are_refused) {
   {
     Wavefront w;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pto_wsp import ir
 from pto_wsp.dtypes import DType
 from pto_wsp.ir import (
@@ -307,6 +309,47 @@ def kinds() -> ir.Module:
     return ir.Module("kinds", symbols, tensors, (append, score, reduce), (body,))
 
 
+def layouts() -> ir.Module:
+    """Locations, layouts of each kind, and a tensor that counts as laid out in another way."""
+    rows, columns = ir.MemLayout.row_major(), ir.MemLayout.col_major()
+    shard, whole = ir.TensorShard, ir.TensorReplicate()
+    split, kind = ir.TensorLayout((shard(0), whole), rows), ir.TensorKind.TEMP
+    tensors = (
+        ir.TensorDecl("A", F32, 2, loc(1), layout=split),
+        ir.TensorDecl(
+            "B", F32, 2, location=ir.Location.L2, layout=ir.TensorLayout((whole, shard(2)))
+        ),
+        ir.TensorDecl("C", F32, 2, layout=ir.TensorLayout((whole, whole), columns)),
+        ir.TensorDecl("D", F32, 1, layout=ir.TensorLayout((whole,), ir.MemLayout.strided(-2))),
+        ir.TensorDecl(
+            "T", F32, 2, kind=kind, location=ir.Location.UB, layout=replace(split, mem=None)
+        ),
+    )
+    load = python_kernel(
+        "load",
+        ParamDecl("a", IN, F32, 2),
+        ParamDecl("b", IN, F32, 2),
+        ParamDecl("t", OUT, F32, 2, (4, 16), location=ir.Location.UB),
+    )
+    store = python_kernel("store", ParamDecl("c", OUT, F32, 1))
+    four = (part(mul(IX, 4), 4), part(0, 16))
+    body = dyn(
+        "i",
+        "n",
+        ir.Alloc("T", (Const(4), Const(16))),
+        ir.Call(
+            "load",
+            (IX,),
+            (Region("A", four), Region("B", four, split), Region("T", (part(0, 4), part(0, 16)))),
+        ),
+        *(
+            ir.Call("store", (IX,), (Region(tensor, dims),))
+            for tensor, dims in (("C", (at(IX), part(0, 4))), ("D", (part(IX, 1),)))
+        ),
+    )
+    return ir.Module("layouts", (extent("n", 4),), tensors, (load, store), (body,))
+
+
 SAMPLES = {
     sample.__name__: sample
     for sample in (
@@ -319,5 +362,6 @@ SAMPLES = {
         array_extents,
         llama_attention,
         kinds,
+        layouts,
     )
 }

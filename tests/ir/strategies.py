@@ -26,7 +26,24 @@ ARRAY_LENGTH = 64
 # Names that the text form must quote or keep apart, and ordinary ones.
 NAMES = (
     *("n", "m", "i", "j", "k", "rows", "cols", "tile", "A", "B", "C", "q_proj", "x1", "_", "größe"),
-    *("min", "max", "in", "body", "sequential", "none", "drop", "module", "shape", "extent", "f32"),
+    *(
+        "at",
+        "layout",
+        "R",
+        "S",
+        "row_major",
+        "min",
+        "max",
+        "in",
+        "body",
+        "sequential",
+        "none",
+        "drop",
+        "module",
+        "shape",
+        "extent",
+        "f32",
+    ),
     *("a b", "wave.cell", "1st", "-", '"', "\\", "\n", "#", "0", "tab\t", "\u2028", "λ λ", "\x7f"),
 )
 
@@ -44,6 +61,16 @@ directives = st.one_of(
     st.builds(lambda n: ir.Directive("START", (2, n)), st.integers(0, 100)),
     st.builds(lambda n: ir.Directive("WINDOW", (n, 0, 0)), st.integers(1, 1 << 20)),
 )
+
+
+def _layouts(rank: int) -> tuple[ir.TensorLayout | None, ...]:
+    """Layouts of which any two join: one mesh axis for each place, counted from the last one."""
+    shards = tuple(ir.TensorShard(axis) for axis in reversed(range(rank)))
+    replicated = (ir.TensorReplicate(),) * rank
+    mixed = (*replicated[:-1], *shards[-1:])
+    rows = ir.MemLayout.row_major()
+    dims = (shards, replicated, mixed)
+    return (None, *map(ir.TensorLayout, dims), ir.TensorLayout(mixed, rows))
 
 
 _SCALARS = (
@@ -81,7 +108,11 @@ class _Maker:
         # Regions never lie in the first tensor, so that its shape can be chosen beforehand.
         self.shaped = self.name()
         self.tensors = [
-            ir.TensorDecl(self.name(), dtype, rank, self.draw(locs))
+            ir.TensorDecl(
+                *(self.name(), dtype, rank, self.draw(locs)),
+                location=self.pick(ir.Location.Global, ir.Location.L2),
+                layout=self.pick(*_layouts(rank)),
+            )
             for dtype, rank in ((DType.F32, 1), (DType.F32, 2), (DType.I32, 3), (DType.F64, 0))
         ]
 
@@ -311,7 +342,8 @@ class _Maker:
         return tuple(values[p.dtype]() for p in params if isinstance(p, ir.ScalarDecl))
 
     def region(self, tensor: ir.TensorDecl) -> ir.Region:
-        return ir.Region(tensor.name, tuple(self.dim() for _ in range(tensor.rank)))
+        dims = tuple(self.dim() for _ in range(tensor.rank))
+        return ir.Region(tensor.name, dims, self.pick(None, None, *_layouts(tensor.rank)))
 
     def dim(self) -> ir.DimSlice:
         start = self.expr()
@@ -419,7 +451,26 @@ any_exprs: st.SearchStrategy[Expr] = st.recursive(
 )
 any_shapes = st.lists(any_exprs, max_size=2).map(tuple)
 any_dims = st.builds(ir.DimSlice, any_exprs, any_exprs, any_exprs, st.booleans())
-any_regions = st.builds(ir.Region, any_names, st.lists(any_dims, max_size=2).map(tuple))
+
+
+@st.composite
+def any_layouts(draw: st.DrawFn) -> ir.TensorLayout:
+    axes = draw(st.lists(st.none() | st.integers(0, 7), max_size=4))
+    axes = [None if axis in axes[:place] else axis for place, axis in enumerate(axes)]
+    dims = tuple(ir.TensorReplicate() if a is None else ir.TensorShard(a) for a in axes)
+    strides = tuple(draw(st.integers(-5, 5)) for _ in dims)
+    strided = ir.MemLayout.strided(*strides)
+    orders = [None, ir.MemLayout.row_major(), ir.MemLayout.col_major(), strided]
+    return ir.TensorLayout(dims, draw(st.sampled_from(orders)))
+
+
+any_locations = st.sampled_from(ir.Location)
+any_regions = st.builds(
+    ir.Region,
+    any_names,
+    st.lists(any_dims, max_size=2).map(tuple),
+    st.none() | any_layouts(),
+)
 _any_call = st.one_of(
     st.builds(
         ir.Call,
@@ -496,6 +547,8 @@ def wild_modules() -> st.SearchStrategy[ir.Module]:
         st.sampled_from(ir.TensorKind),
         any_shapes,
         st.none() | st.builds(ir.Pages, any_names, any_names, st.none() | any_ints),
+        any_locations,
+        st.none() | any_layouts(),
     )
     sizes = st.none() | st.lists(any_ints, max_size=2).map(tuple)
     param = st.one_of(
@@ -507,6 +560,7 @@ def wild_modules() -> st.SearchStrategy[ir.Module]:
             any_ranks,
             sizes,
             st.sampled_from(ir.ViewKind),
+            st.none() | any_locations,
         ),
         st.builds(ir.ScalarDecl, any_names, any_dtypes),
         st.builds(ir.ConstexprDecl, any_names, any_dtypes, any_ints | st.floats(allow_nan=False)),

@@ -21,12 +21,17 @@ from pto_wsp.ir import (
     Binary,
     BinaryOp,
     Const,
+    Location,
     LoopVar,
+    MemLayout,
     Mode,
     Order,
     ShapeOf,
     SymbolRef,
     TensorKind,
+    TensorLayout,
+    TensorReplicate,
+    TensorShard,
     ViewKind,
 )
 from tests.ir.samples import SAMPLES, add, array, at, extent, loc, part
@@ -191,6 +196,29 @@ def with_view(view: ViewKind, name: str, *dims: ir.DimSlice) -> ir.Module:
     module = paged()
     kernels = (replace(KERNEL, params=(param,)),)
     return with_call(replace(module, kernels=kernels), args=(ir.Region(name, dims),))
+
+
+R, S = TensorReplicate(), TensorShard
+
+
+def tile_in(location: Location | None) -> ir.Module:
+    """A call of a kernel whose parameter is a tile that lies somewhere."""
+    param = replace(PARAM, rank=1, shape=(4,), location=location)
+    kernels = (replace(KERNEL, params=(param,)),)
+    return replace(region(part(0, 4)), kernels=kernels)
+
+
+def joined(*layouts: TensorLayout | None, given: TensorLayout | None = None) -> ir.Module:
+    """A call on whole tensors A, B, ... of these layouts; the last one is given another."""
+    decls = tuple(
+        ir.TensorDecl(name, DType.F32, 1 if layout is None else layout.rank, HERE, layout=layout)
+        for name, layout in zip("ABC", layouts, strict=False)
+    )
+    regions = [ir.Region(d.name, tuple(part(0, 4) for _ in range(d.rank))) for d in decls]
+    regions[-1] = replace(regions[-1], layout=given)
+    params = tuple(replace(PARAM, name=d.name.lower(), rank=d.rank) for d in decls)
+    kernels = (replace(KERNEL, params=params),)
+    return ir.Module("base", (), decls, kernels, (ir.Call("f", (), tuple(regions), HERE),))
 
 
 def writes_table() -> ir.Module:
@@ -389,7 +417,6 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ("argument 'x' of kernel 'f': dimension 0 has step 0", region(part(0, 4, 0))),
     ("dimension 0 has step -1", region(part(0, 4, -1))),
     ("dimension 0 has extent -1", region(part(0, -1))),
-    ("dimension 0 has start -1", region(at(-1))),
     (
         "dimension 0 is not seen by the kernel and has extent 2",
         region(replace(at(0), extent=Const(2))),
@@ -431,6 +458,38 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     (
         "slot 's' is loaded from token 'T'",
         replace(token(Const(1)), body=(ir.SlotLoad("s", ir.Region("T", (at(0),)), HERE),)),
+    ),
+    # locations and layouts
+    ("tensor 'T' lies in UB", tensor(location=Location.UB)),
+    (
+        "token 'T' lies in L2",
+        tensor(kind=TensorKind.TOKEN, dtype=DType.BOOL, shape=(Const(1),), location=Location.L2),
+    ),
+    ("paged 'T' lies in L2, its pool in Global", paged(location=Location.L2)),
+    (
+        "parameter 'x' of kernel 'g' has a location",
+        kernel(params=(replace(PARAM, location=Location.UB),)),
+    ),
+    ("argument 'x' of kernel 'f' is a tile in UB, 'X' lies in Global", tile_in(Location.UB)),
+    ("tensor 'T' has rank 1 and the layout [R, S(1)]", tensor(layout=TensorLayout((R, S(1))))),
+    (
+        "token 'T' has the layout [R]",
+        tensor(
+            kind=TensorKind.TOKEN, dtype=DType.BOOL, shape=(Const(1),), layout=TensorLayout((R,))
+        ),
+    ),
+    ("paged 'T' has the layout [R, R]", paged(layout=TensorLayout((R, R)))),
+    (
+        "temp 'T' has the layout [R] in col_major",
+        tensor(kind=TensorKind.TEMP, layout=TensorLayout((R,), MemLayout.col_major())),
+    ),
+    (
+        "argument 'x' of kernel 'f': 'X' has rank 1 and the layout [R, R]",
+        call(args=(ir.Region("X", (at(0),), TensorLayout((R, R))),)),
+    ),
+    (
+        "kernel 'f' gets 'A' as [S(0)] and 'B' as [S(1)], which do not join",
+        joined(TensorLayout((S(0),)), TensorLayout((S(1),))),
     ),
 ]
 
@@ -480,6 +539,55 @@ def test_the_other_declaration_is_named() -> None:
         ir.verify(declare(first, second))
     assert caught.value.loc == loc(2)
     assert caught.value.why == "the other declaration is at model.py:1"
+
+
+ROWS, COLS = MemLayout.row_major(), MemLayout.col_major()
+JOINS: list[tuple[ir.Module, str, str]] = [
+    (
+        joined(TensorLayout((S(0), R)), TensorLayout((R, S(0)))),
+        "mesh axis 0 shards dimension 0 of 'A' and dimension 1 of 'B', and may shard only one "
+        "dimension",
+        "pass relayout(B, TensorLayout((TensorShard(0), TensorReplicate())))",
+    ),
+    (  # aligned at the last dimension
+        joined(TensorLayout((R, S(0))), TensorLayout((S(1),))),
+        "dimension 1 of 'A' is S(0), dimension 0 of 'B' is S(1)",
+        "pass relayout(B, TensorLayout((TensorShard(0),)))",
+    ),
+    (  # what does not matter stays as it is
+        joined(TensorLayout((S(0),)), TensorLayout((S(2), S(0), R))),
+        "mesh axis 0 shards dimension 0 of 'A' and dimension 1 of 'B', and may shard only one "
+        "dimension",
+        "pass relayout(B, TensorLayout((TensorShard(2), TensorReplicate(), TensorShard(0))))",
+    ),
+    (  # the relayout fits all that stand before
+        joined(TensorLayout((S(0), R)), TensorLayout((R, S(1))), TensorLayout((S(2), R))),
+        "dimension 0 of 'A' is S(0), dimension 0 of 'C' is S(2)",
+        "pass relayout(C, TensorLayout((TensorShard(0), TensorShard(1))))",
+    ),
+    (
+        joined(TensorLayout((R, R), ROWS), TensorLayout((R, R), COLS)),
+        "'A' is row_major in memory, 'B' col_major",
+        "pass a copy of 'B' that is row_major; np.ascontiguousarray and np.asfortranarray make one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "why", "fix"), JOINS)
+def test_layouts_that_do_not_join(module: ir.Module, why: str, fix: str) -> None:
+    with pytest.raises(TypeCheckError, match="do not join") as caught:
+        ir.verify(module)
+    assert caught.value.why == why
+    assert caught.value.fix == fix
+
+
+def test_layouts_that_join() -> None:
+    ir.verify(joined(TensorLayout((S(0), R)), None, TensorLayout((R, S(1)), ROWS)))
+    ir.verify(joined(TensorLayout((S(0), R), ROWS), TensorLayout((R,))))
+    apart = TensorLayout((S(0), R)), TensorLayout((R, S(0)))
+    ir.verify(joined(*apart, given=TensorLayout((S(0), R))))
+    ir.verify(tile_in(Location.Global))
+    ir.verify(tile_in(None))
 
 
 LABELS: list[tuple[str, ir.Module]] = [

@@ -149,16 +149,19 @@ struct Region {
 struct BoundDim {
   BoundExpr start, extent, step;
   bool dropped = false;
+  i64 limit = INT64_MAX;  // most elements that the parameter, a tile, takes
 };
 
 struct BoundAccess {
   u32 tensor = 0;
   u32 mode = 0;
   u32 rank = 0;
-  u32 plan_rank = 0;    // without the dimension that numbers copies, which is the last one
-  u32 dims = 0;         // first of its dimensions in BoundPlan::dims
-  u32 seen_rank = 0;    // dimensions that the kernel sees
-  bool checked = true;  // bounds are checked per task
+  u32 plan_rank = 0;     // without the dimension that numbers copies, which is the last one
+  u32 dims = 0;          // first of its dimensions in BoundPlan::dims
+  u32 seen_rank = 0;     // dimensions that the kernel sees
+  bool checked = true;   // bounds are checked per task
+  bool limited = false;  // limits are checked per task
+  u32 param = kNone;     // the kernel's
 };
 
 // An explicit dependence: on the task of a site at some indices, or on all of the current iteration
@@ -344,6 +347,7 @@ class BoundPlan {
   bool eval_load(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_fold(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i64 shape, Error* error) const;
+  bool fits_tile(const BoundAccess& a, const Region& r, Error* error) const;
 
   const PlanView* plan_ = nullptr;
   std::vector<Instr> code_;

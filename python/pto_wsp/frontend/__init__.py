@@ -35,6 +35,7 @@ from pto_wsp.frontend.reductions import reduce_max as reduce_max
 from pto_wsp.frontend.reductions import reduce_min as reduce_min
 from pto_wsp.frontend.reductions import reduce_sum as reduce_sum
 from pto_wsp.frontend.reductions import search as search
+from pto_wsp.frontend.relayout import relayout as relayout
 from pto_wsp.frontend.scalar_expr import maximum as maximum
 from pto_wsp.frontend.scalar_expr import minimum as minimum
 from pto_wsp.frontend.scalar_expr import select as select
@@ -47,3 +48,8 @@ from pto_wsp.frontend.workloads import combine as combine
 from pto_wsp.frontend.workloads import install_compiler as install_compiler
 from pto_wsp.frontend.workloads import sequential as sequential
 from pto_wsp.frontend.workloads import workload as workload
+from pto_wsp.ir import Location as Location
+from pto_wsp.ir import MemLayout as MemLayout
+from pto_wsp.ir import TensorLayout as TensorLayout
+from pto_wsp.ir import TensorReplicate as TensorReplicate
+from pto_wsp.ir import TensorShard as TensorShard

@@ -40,26 +40,31 @@ class Constexpr(Any, Generic[T]):
 
 class Tile:
     """`In[Tile[16, 128, DType.F32]]`: a region of at most that shape, of that dtype. A smaller one,
-    at the edge of a tensor, is a partial tile."""
+    at the edge of a tensor, is a partial tile. `Tile[16, 128, DType.F32, Location.UB]` takes only
+    tensors that lie there."""
 
     shape: ClassVar[tuple[int, ...]]
     dtype: ClassVar[DType]
+    location: ClassVar[ir.Location | None]
 
     def __class_getitem__(cls, key: Any) -> type[Tile]:
         parts = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else (key,)
+        location = parts[-1] if isinstance(parts[-1], ir.Location) else None
+        parts = parts if location is None else parts[:-1]
         sizes = [as_int(part) for part in parts[:-1]]
-        dtype = parts[-1]
+        dtype = parts[-1] if parts else None
         legal = tuple(size for size in sizes if size is not None and size > 0)
         if not isinstance(dtype, DType) or len(legal) != len(sizes) or not legal:
             raise TypeCheckError(
                 Code.KERNEL_PARAMETER,
                 f"Tile[{', '.join(str(part) for part in parts)}]",
                 loc=srcloc.here(),
-                why="a tile has positive sizes and, last, a DType",
-                fix="write Tile[16, 128, DType.F32]",
+                why="a tile has positive sizes, a DType and, if it matters, a Location",
+                fix="write Tile[16, 128, DType.F32] or Tile[16, 128, DType.F32, Location.UB]",
             )
-        name = f"Tile[{', '.join(map(str, legal))}, {dtype.text}]"
-        return type(name, (Tile,), {"shape": legal, "dtype": dtype})
+        where = "" if location is None else f", {location.name}"
+        name = f"Tile[{', '.join(map(str, legal))}, {dtype.text}{where}]"
+        return type(name, (Tile,), {"shape": legal, "dtype": dtype, "location": location})
 
 
 class Scalar:

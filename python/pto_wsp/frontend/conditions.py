@@ -129,7 +129,7 @@ def slot_load_u64(slot: int, region: Region, row: IntLike = 0, col: IntLike = 0)
         )
     element = region.element(places[region.rank])
     tracer.set_slot(name)
-    tracer.emit(ir.SlotLoad(name, element.lower(), srcloc.here()))
+    tracer.emit(ir.SlotLoad(name, element.lower(tracer.place()), srcloc.here()))
 
 
 def slot_u64(slot: int) -> SymInt:

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pto_wsp.frontend.bounds import Place
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -45,6 +46,10 @@ class ActiveTrace(Protocol):
 
     def alloc(self, tensor: Any, shape: Any) -> Scope:
         """Declare a temporary and make it at this place; the scope in which it exists."""
+        ...
+
+    def place(self) -> Place:
+        """What is known at this place about loops and symbols."""
         ...
 
     def tensor_name(self, tensor: Any) -> str:

@@ -118,7 +118,9 @@ def _type(decl: ir.TensorDecl) -> str:
     if decl.kind is ir.TensorKind.TOKEN:
         return f"token of shape ({', '.join(ir.expr_text(size) for size in decl.shape)})"
     pages = "" if decl.pages is None else f" in {decl.pages.pool} by {decl.pages.table}"
-    return f"{decl.kind.value} of {decl.dtype.text}, rank {decl.rank}{pages}"
+    where = "" if decl.location is ir.Location.Global else f", in {decl.location.name}"
+    layout = "" if decl.layout is None else f", layout {decl.layout!r}"
+    return f"{decl.kind.value} of {decl.dtype.text}, rank {decl.rank}{pages}{where}{layout}"
 
 
 def _show(default: Default) -> str:

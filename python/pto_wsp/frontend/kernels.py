@@ -89,6 +89,7 @@ class Kernel:
         waited = () if self._has("after") else waits(kwargs.pop("after", None))
         tracer = current(f"a call of kernel {self.name}")
         values = self._bind(args, kwargs)
+        place = tracer.place()
         decls: list[ir.AnyParam] = []
         arguments: list[ir.Argument] = []
         for param, value in zip(self.params, values, strict=True):
@@ -101,7 +102,7 @@ class Kernel:
                 case TensorParam():
                     region = self._region(tracer, param.name, value)
                     decls.append(self._tensor_decl(param, region))
-                    arguments.append(region.lower())
+                    arguments.append(region.lower(place))
         name = tracer.kernels.name_of(self, self.decl(tuple(decls)))
         identity = tuple(lower(index) for index in indices)
         label = tracer.new_label(self.name)
@@ -139,7 +140,9 @@ class Kernel:
                     "a region must fit into its tile",
                     "pass a smaller slice",
                 )
-        return ir.ParamDecl(param.name, param.mode, tile.dtype, len(seen), tile.shape)
+        return ir.ParamDecl(
+            *(param.name, param.mode, tile.dtype, len(seen), tile.shape), location=tile.location
+        )
 
     def _scalar(self, param: ScalarParam, value: object) -> ir.Expr:
         """The value of a scalar parameter as an expression of its type."""
@@ -226,8 +229,9 @@ class Kernel:
             return value
         if isinstance(value, Tensor):
             name = tracer.tensor_name(value)
-            dims = (DimRange(constant(0), as_symint(extent)) for extent in value.shape)
-            return Region(name, value.dtype, tuple(dims))
+            sizes = [as_symint(extent) for extent in value.shape]
+            dims = tuple(DimRange(size, constant(0), size) for size in sizes)
+            return Region(name, value, dims)
         fix = "pass X or X[...] of a Tensor X"
         if isinstance(value, SymInt | SymFloat | SymBool | int | float | complex | np.generic):
             fix = f"annotate the parameter as a number: {param}: Scalar[DType.F32]"
@@ -344,6 +348,7 @@ def _params(function: FunctionType) -> tuple[Param, ...]:
     around = {} if frame is None else frame.f_locals
     own: dict[str, Any] = {name: getattr(annotations, name) for name in _ANNOTATIONS}
     own |= {"Tensor": Tensor, "PagedTensor": PagedTensor, "Token": Token, "DType": DType}
+    own["Location"] = ir.Location
     scope = ChainMap(dict(around), function.__globals__, own)
     loc = kernel_source.definition(function)
     return tuple(

@@ -181,6 +181,23 @@ def to_expr(a: Polynomial) -> ir.Expr:
     return result
 
 
+def of_expr(expr: ir.Expr) -> Polynomial:
+    """The normal form of an integer expression, the inverse of `to_expr`."""
+    match expr:
+        case ir.Const(value):
+            return of_int(value)
+        case ir.Binary(ir.BinaryOp.ADD, lhs, rhs):
+            return add(of_expr(lhs), of_expr(rhs))
+        case ir.Binary(ir.BinaryOp.SUB, lhs, rhs):
+            return subtract(of_expr(lhs), of_expr(rhs))
+        case ir.Binary(ir.BinaryOp.MUL, lhs, rhs):
+            return multiply(of_expr(lhs), of_expr(rhs))
+        case ir.FloatConst() | ir.Not():
+            raise ValueError("no integer")
+        case _:
+            return of_atom(expr)
+
+
 def _split(a: Polynomial, divisor: int) -> tuple[Polynomial, Polynomial]:
     """q and r with a = divisor*q + r; the constant of r lies between 0 and the divisor."""
     if divisor == 0:

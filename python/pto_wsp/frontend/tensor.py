@@ -14,8 +14,15 @@ from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
-from pto_wsp.frontend import context
+from pto_wsp.frontend import bounds, context
 from pto_wsp.frontend.memory import share
+from pto_wsp.frontend.placement import (
+    OFF_CHIP,
+    check_order,
+    check_temporary_order,
+    checked_layout,
+    checked_location,
+)
 from pto_wsp.frontend.refusal import (
     ARITHMETIC,
     COMPARISONS,
@@ -34,6 +41,7 @@ from pto_wsp.frontend.scalar_expr import (
     is_integer,
     lower,
 )
+from pto_wsp.ir import Location, TensorLayout
 from pto_wsp.sharing import ArrayHolder
 
 Shape: TypeAlias = tuple[int | SymInt, ...]
@@ -41,8 +49,9 @@ Shape: TypeAlias = tuple[int | SymInt, ...]
 
 @dataclass(frozen=True, slots=True)
 class DimRange:
-    """start, start + step, ... (extent elements) of one dimension."""
+    """start, start + step, ... (extent elements) of one dimension, which has `size`."""
 
+    size: SymInt
     start: SymInt
     extent: SymInt
     step: int = 1
@@ -59,14 +68,18 @@ class DimRange:
     error=TypeCheckError,
 )
 class Region:
-    """A part of a tensor, to be passed to a kernel."""
+    """A part of a tensor, to be passed to a kernel; `tensor` is the name of the tensor `of`."""
 
-    __slots__ = ("dims", "dtype", "tensor")
+    __slots__ = ("dims", "of", "tensor")
 
-    def __init__(self, tensor: str, dtype: DType, dims: tuple[DimRange, ...]) -> None:
+    def __init__(self, tensor: str, of: Tensor, dims: tuple[DimRange, ...]) -> None:
         self.tensor = tensor
-        self.dtype = dtype
+        self.of = of
         self.dims = dims
+
+    @property
+    def dtype(self) -> DType:
+        return self.of.dtype
 
     @property
     def rank(self) -> int:
@@ -80,19 +93,26 @@ class Region:
         """One element of the region, by an index for each dimension that it still has."""
         given = iter(indices)
         dims = tuple(
-            dim
-            if dim.dropped
-            else DimRange(dim.start + as_symint(next(given)) * dim.step, constant(1), dropped=True)
+            dim if dim.dropped else _one(dim.size, dim.start + as_symint(next(given)) * dim.step)
             for dim in self.dims
         )
-        return Region(self.tensor, self.dtype, dims)
+        return Region(self.tensor, self.of, dims)
 
-    def lower(self) -> ir.Region:
+    def lower(self, place: bounds.Place) -> ir.Region:
+        """The region as a task or control uses it at a place; TypeCheckError if it is outside."""
         dims = (
             ir.DimSlice(lower(dim.start), lower(dim.extent), ir.Const(dim.step), dim.dropped)
             for dim in self.dims
         )
-        return ir.Region(self.tensor, tuple(dims))
+        region = ir.Region(self.tensor, tuple(dims), self.of.given_layout)
+        place.check(self.tensor, self._spans())
+        return region
+
+    def _spans(self) -> list[bounds.Span]:
+        return [
+            bounds.Span(dim.start.polynomial, dim.extent.polynomial, dim.step, dim.size.polynomial)
+            for dim in self.dims
+        ]
 
 
 _OPERATORS = {**ARITHMETIC, **COMPARISONS, **EQUALITY}
@@ -121,8 +141,8 @@ class Element(Region):
         def __eq__(self, other: object) -> SymBool: ...  # pyright: ignore[reportIncompatibleMethodOverride]
         def __ne__(self, other: object) -> SymBool: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def __init__(self, tensor: str, dtype: DType, dims: tuple[DimRange, ...]) -> None:
-        super().__init__(tensor, dtype, dims)
+    def __init__(self, tensor: str, of: Tensor, dims: tuple[DimRange, ...]) -> None:
+        super().__init__(tensor, of, dims)
         self._value: SymInt | None = None
 
     def as_scalar(self) -> SymInt:
@@ -131,7 +151,8 @@ class Element(Region):
         if value is None:
             trace = context.active.get()
             assert trace is not None, "elements exist only while a workload is traced"
-            value = self._value = cast(SymInt, trace.load(self.lower(), srcloc.here()))
+            region = self.lower(trace.place())
+            value = self._value = cast(SymInt, trace.load(region, srcloc.here()))
         return value
 
 
@@ -167,10 +188,15 @@ class Tensor(ArrayHolder):
     symbolic bounds and a constant positive step and are not clipped: bounds are checked when the
     extents are known. Negative Python ints count from the end; `X.shape` is symbolic, too, so that
     one trace serves tensors of other shapes.
+
+    `location` is the memory in which it lies, `layout` how it is spread over a mesh and ordered in
+    memory; the layouts of the tensors that a kernel is called with must join.
     """
 
-    __slots__ = ("_array", "_shape", "dtype", "loc", "name")
+    __slots__ = ("_array", "_shape", "dtype", "layout", "loc", "location", "name", "origin")
 
+    # The tensor that a relayout was made of.
+    origin: Tensor | None
     kind: ClassVar[ir.TensorKind] = ir.TensorKind.BOUND
 
     def __init__(
@@ -180,13 +206,23 @@ class Tensor(ArrayHolder):
         shape: tuple[int, ...] | None = None,
         dtype: DType | None = None,
         name: str | None = None,
+        location: Location = Location.Global,
+        layout: TensorLayout | None = None,
     ) -> None:
         self.name = identifier("Tensor", name)
         self.loc = srcloc.here()
+        self.origin = None
+        self.location = checked_location("Tensor", location, OFF_CHIP)
         if data is None:
             self._array = None
             self._shape, self.dtype = _declared(shape, dtype)
-            return
+        else:
+            self._share(data, shape, dtype)
+        self.layout = checked_layout("Tensor(...)", layout, self.rank)
+        check_order("Tensor(...)", self.layout, self._array)
+
+    def _share(self, data: object, shape: object, dtype: object) -> None:
+        """Looks at the memory of an array."""
         if shape is not None or dtype is not None:
             raise _bad(
                 "both data and shape or dtype",
@@ -201,7 +237,14 @@ class Tensor(ArrayHolder):
             raise _bad(f"dtype {self._array.dtype}", str(error), "convert the array") from None
 
     @staticmethod
-    def temp(shape: Any, dtype: DType, *, name: str = "tmp") -> Tensor:
+    def temp(
+        shape: Any,
+        dtype: DType,
+        *,
+        name: str = "tmp",
+        location: Location = Location.Global,
+        layout: TensorLayout | None = None,
+    ) -> Tensor:
         """An intermediate of the current iteration: the runtime gives it memory at this line and
         takes it back when the tasks that use it have ended. What it holds is undefined until tasks
         write it. The shape may depend on loop variables; `name` is for messages and listings."""
@@ -214,7 +257,7 @@ class Tensor(ArrayHolder):
                 why="a temporary belongs to an iteration of a workload that is traced",
                 fix="make it inside a @workload function; outside use Tensor(data=array)",
             )
-        return Temporary(trace, shape, dtype, name)
+        return Temporary(trace, shape, dtype, name, location, layout)
 
     @property
     def data(self) -> npt.NDArray[Any] | None:
@@ -236,20 +279,36 @@ class Tensor(ArrayHolder):
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f"{self.name}: "
-        return f"<Tensor {name}{self.dtype.text}{list(self._shape)}>"
+        where = "" if self.location is Location.Global else f" in {self.location.name}"
+        layout = "" if self.layout is None else f" layout {self.layout!r}"
+        return f"<Tensor {name}{self.dtype.text}{list(self._shape)}{where}{layout}>"
+
+    @property
+    def base(self) -> Tensor:
+        """The tensor that was declared, of which this may be a relayout."""
+        return self if self.origin is None else self.origin
+
+    @property
+    def given_layout(self) -> TensorLayout | None:
+        """The layout that a relayout gave it."""
+        return None if self.origin is None else self.layout
 
     def extents(self) -> tuple[int, ...]:
         """The shape that was given, which another binding may replace."""
         return cast("tuple[int, ...]", self._shape)
 
     def declaration(self, name: str) -> ir.TensorDecl:
-        return ir.TensorDecl(name, self.dtype, self.rank, self.loc, self.kind)
+        return ir.TensorDecl(
+            *(name, self.dtype, self.rank, self.loc, self.kind),
+            location=self.location,
+            layout=self.layout,
+        )
 
     def __getitem__(self, key: Any) -> Element:
         """A region; one element of an integer tensor is a number for control as well."""
         region = self.region(key)
         if self.dtype.name[0] in "IU" and all(dim.dropped for dim in region.dims):
-            return Element(region.tensor, self.dtype, region.dims)
+            return Element(region.tensor, self, region.dims)
         return cast(Element, region)
 
     def region(self, key: Any) -> Region:
@@ -266,7 +325,7 @@ class Tensor(ArrayHolder):
         name = trace.tensor_name(self)
         parts = _expand(key, name, self.rank)
         dims = tuple(_dim(part, extent) for part, extent in zip(parts, self.shape, strict=True))
-        return Region(name, self.dtype, dims)
+        return Region(name, self, dims)
 
     def named(self, name: str) -> Tensor:
         """The same tensor under the name of a parameter, where it has none of its own."""
@@ -274,6 +333,7 @@ class Tensor(ArrayHolder):
             return self
         other = copy.copy(self)
         other.name = name
+        other.origin = None if self.origin is None else self.origin.named(name)
         return other
 
 
@@ -284,8 +344,18 @@ class Temporary(Tensor):
 
     kind = ir.TensorKind.TEMP
 
-    def __init__(self, trace: context.ActiveTrace, shape: Any, dtype: object, name: str) -> None:
+    def __init__(
+        self,
+        trace: context.ActiveTrace,
+        shape: Any,
+        dtype: object,
+        name: str,
+        location: Location,
+        layout: TensorLayout | None,
+    ) -> None:
         self.name = identifier("Tensor.temp", name)
+        self.origin = None
+        self.location = checked_location("Tensor.temp", location, tuple(Location))
         self.loc = srcloc.here()
         self._array = None
         parts = cast("tuple[Any, ...]", shape) if isinstance(shape, list | tuple) else (shape,)
@@ -296,6 +366,8 @@ class Temporary(Tensor):
         except TypeError as error:
             fix = "use a DType, such as DType.F32"
             raise _bad(f"dtype={dtype!r}", str(error), fix, "Tensor.temp") from None
+        self.layout = checked_layout("Tensor.temp(...)", layout, len(parts))
+        check_temporary_order("Tensor.temp(...)", self.layout)
         self._shape = tuple(trace.frozen(as_symint(part), self.loc) for part in parts)
         self.scope = trace.alloc(self, tuple(lower(size) for size in self._shape))
 
@@ -369,7 +441,11 @@ def _dim(part: object, size: int | SymInt) -> DimRange:
             why="a region has one integer, symbolic integer or slice per dimension",
             fix="use loop variables, integers, slices and `...`",
         )
-    return DimRange(_from_end(part, extent), constant(1), dropped=True)
+    return _one(extent, _from_end(part, extent))
+
+
+def _one(size: SymInt, start: SymInt) -> DimRange:
+    return DimRange(size, start, constant(1), dropped=True)
 
 
 def _slice(part: slice[object, object, object], extent: SymInt) -> DimRange:
@@ -387,7 +463,7 @@ def _slice(part: slice[object, object, object], extent: SymInt) -> DimRange:
     length = stop - start
     if length.polynomial.is_constant:
         length = constant(max(0, length.polynomial.constant))
-    return DimRange(start, (length + (step - 1)) // step, step)
+    return DimRange(extent, start, (length + (step - 1)) // step, step)
 
 
 def _from_end(value: object, extent: SymInt) -> SymInt:

@@ -11,6 +11,7 @@ from pto_wsp.errors import TypeCheckError
 from pto_wsp.frontend import context
 from pto_wsp.frontend.scalar_expr import as_symint, is_integer, lower
 from pto_wsp.frontend.tensor import Region, Shape, Tensor, identifier, positive_sizes
+from pto_wsp.ir import Location
 
 
 class Token(Tensor):
@@ -28,7 +29,8 @@ class Token(Tensor):
         self.name = identifier("Token", name)
         self.loc = srcloc.here()
         self.dtype = DType.BOOL
-        self._array = None
+        self.location = Location.Global
+        self._array = self.layout = self.origin = None
         inside = context.active.get() is not None
         parts = cast("tuple[Any, ...]", shape) if isinstance(shape, list | tuple) else (shape,)
         if inside and all(is_integer(part) for part in parts):
@@ -71,7 +73,8 @@ class PagedTensor(Tensor):
         self.table = table if isinstance(table, Tensor) else Tensor(data=table)
         self.page = page
         self.dtype = self.pool.dtype
-        self._array = None
+        self.location = self.pool.location
+        self._array = self.layout = self.origin = None
         self._check()
         pages, rows = self.pool.extents(), self.table.extents()
         self._shape = (rows[0], rows[1] * pages[1], *pages[2:])
@@ -104,11 +107,13 @@ class PagedTensor(Tensor):
 
     def __getitem__(self, key: Any) -> Any:
         region = self.region(key)
-        return Region(region.tensor, region.dtype, region.dims)
+        return Region(region.tensor, self, region.dims)
 
     def paged_declaration(self, name: str, pool: str, table: str) -> ir.TensorDecl:
         pages = ir.Pages(pool, table, self.page)
-        return ir.TensorDecl(name, self.dtype, self.rank, self.loc, self.kind, (), pages)
+        return ir.TensorDecl(
+            *(name, self.dtype, self.rank, self.loc, self.kind, (), pages, self.location)
+        )
 
 
 def _bad(why: str, fix: str) -> TypeCheckError:

@@ -11,6 +11,7 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import context
+from pto_wsp.frontend.bounds import Place
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.declarations import Declarations, KernelNames
 from pto_wsp.frontend.names import variable_of
@@ -130,12 +131,13 @@ class Tracer:
         """Declare a tensor under the name by which `execute` binds it. `loc` is where a clash is
         reported, by default the user's line."""
         self.check()
+        assert isinstance(tensor, Tensor)
+        seen, tensor = tensor, tensor.base
         known = self._tensor_names.get(id(tensor))
         if known is not None:
             _check_alive(tensor, known[1])
             return known[1]
-        assert isinstance(tensor, Tensor)
-        name = tensor.name or variable_of(tensor, self._code)
+        name = tensor.name or variable_of(tensor, self._code) or variable_of(seen, self._code)
         if isinstance(tensor, Token) and name is None:
             name = self.new_name("token")
         if name is None:
@@ -196,6 +198,14 @@ class Tracer:
     def block(self) -> OpenBlock:
         """The innermost body."""
         return self.blocks[-1]
+
+    def place(self) -> Place:
+        """What is known here about loops and symbols."""
+        symbols = self.declared.symbols.values()
+        counts = (s.name for s in symbols if s.kind is ir.SymbolKind.EXTENT)
+        heads = [block.head for block in self.blocks[1:] if isinstance(block, OpenLoop)]
+        loops = tuple((head.var, head.extent) for head in heads if isinstance(head, ir.Loop))
+        return Place(loops, frozenset(counts), conditional=len(loops) + 1 < len(self.blocks))
 
     def emit(self, stmt: ir.Stmt) -> None:
         self.check()

@@ -1,5 +1,12 @@
 """The workload IR: nodes, verifier, text form, rewriting. Imported as one name space."""
 
+from pto_wsp.ir.layout import LayoutDim as LayoutDim
+from pto_wsp.ir.layout import Location as Location
+from pto_wsp.ir.layout import MemLayout as MemLayout
+from pto_wsp.ir.layout import MemOrder as MemOrder
+from pto_wsp.ir.layout import TensorLayout as TensorLayout
+from pto_wsp.ir.layout import TensorReplicate as TensorReplicate
+from pto_wsp.ir.layout import TensorShard as TensorShard
 from pto_wsp.ir.nodes import COMPARISONS as COMPARISONS
 from pto_wsp.ir.nodes import LOGIC as LOGIC
 from pto_wsp.ir.nodes import After as After

@@ -11,7 +11,7 @@
               | SlotLoad(slot, region)                 the same, from data that tasks may write
               | Alloc(tensor, shape)                   a temporary for the rest of the body
               | Call(kernel, indices, args)            generates one task
-    arg      := Region(tensor, (DimSlice(start, extent, step, dropped), ...)) | expr
+    arg      := Region(tensor, (DimSlice(start, extent, step, dropped), ...), layout) | expr
     expr     := Const | FloatConst | LoopVar | Column | SymbolRef | ShapeOf | ArrayLoad | SlotRef
               | BoundVar | Binary | Not | Select | Reduce | Search
               | TaskAxis | TaskSite | TaskOrdinal      in keys of a schedule only
@@ -29,6 +29,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from pto_wsp.dtypes import DType
+from pto_wsp.ir.layout import Location, TensorLayout
 from pto_wsp.srcloc import SrcLoc
 
 # --- expressions: pure -------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class Pages:
 class TensorDecl:
     """Data that tasks read and write. Shape and strides of BOUND ones are bound at execute; an
     Alloc makes a TEMP; a TOKEN has a shape and no data; PAGED ones lie in the pages of a pool, in
-    coordinates [sequence, token, ...]."""
+    coordinates [sequence, token, ...]. All have a location; some have a layout."""
 
     name: str
     dtype: DType
@@ -282,6 +283,8 @@ class TensorDecl:
     kind: TensorKind = TensorKind.BOUND
     shape: tuple[Expr, ...] = ()  # of a TOKEN, over symbols
     pages: Pages | None = None
+    location: Location = Location.Global
+    layout: TensorLayout | None = None
 
 
 class Mode(Enum):
@@ -304,7 +307,7 @@ class ViewKind(Enum):
 @dataclass(frozen=True, slots=True)
 class ParamDecl:
     """A tensor parameter of a kernel, specialised to a dtype and to the rank it sees. `shape` is
-    that of a tile parameter, which is fixed."""
+    that of a tile parameter, which is fixed, and `location` where its region must lie."""
 
     name: str
     mode: Mode
@@ -312,6 +315,7 @@ class ParamDecl:
     rank: int
     shape: tuple[int, ...] | None = None
     view: ViewKind = ViewKind.STRIDED
+    location: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,8 +478,12 @@ class DimSlice:
 
 @dataclass(frozen=True, slots=True)
 class Region:
+    """A part of a tensor. `layout` is that of the whole tensor here, where it is not the one that
+    was declared."""
+
     tensor: str
     dims: tuple[DimSlice, ...]
+    layout: TensorLayout | None = None
 
 
 @dataclass(frozen=True, slots=True)

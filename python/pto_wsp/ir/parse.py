@@ -6,6 +6,16 @@ import struct
 from dataclasses import dataclass, field
 
 from pto_wsp.dtypes import DType
+from pto_wsp.errors import TypeCheckError
+from pto_wsp.ir.layout import (
+    LayoutDim,
+    Location,
+    MemLayout,
+    MemOrder,
+    TensorLayout,
+    TensorReplicate,
+    TensorShard,
+)
 from pto_wsp.ir.nodes import (
     After,
     Alloc,
@@ -149,7 +159,34 @@ class _Parser(Tokens):
         dtype, rank = self.dtype(), self.rank()
         shape = self.listed("(", self.expr, ")") if self.accept("of") else ()
         pages = self.pages() if self.accept("in") else None
-        return TensorDecl(name, dtype, rank, self.loc(), kind, shape, pages)
+        location = self.word(Location) if self.accept("at") else Location.Global
+        layout = self.layout()
+        return TensorDecl(name, dtype, rank, self.loc(), kind, shape, pages, location, layout)
+
+    def layout(self) -> TensorLayout | None:
+        if not self.accept("layout"):
+            return None
+        token = self.next
+        try:
+            dims = self.listed("[", self.layout_dim, "]")
+            if not self.accept("in"):
+                return TensorLayout(dims)
+            order = self.word(MemOrder)
+            strided = order is MemOrder.STRIDED
+            strides = self.listed("(", self.integer, ")") if strided else ()
+            return TensorLayout(dims, MemLayout(order, strides))
+        except TypeCheckError as error:
+            fail(f"{error.message}: {error.why}", token.loc, error.fix)
+
+    def layout_dim(self) -> LayoutDim:
+        if self.accept("R"):
+            return TensorReplicate()
+        if not self.accept("S"):
+            self.expected("'R' or 'S'")
+        self.expect("(")
+        axis = self.integer()
+        self.expect(")")
+        return TensorShard(axis)
 
     def pages(self) -> Pages:
         self.expect("(")
@@ -196,7 +233,8 @@ class _Parser(Tokens):
         view = ViewKind(self.take().text) if self.at("paged", "token") else ViewKind.STRIDED
         dtype, rank = self.dtype(), self.rank()
         shape = self.listed("(", self.integer, ")") if self.accept("of") else None
-        return ParamDecl(name, mode, dtype, rank, shape, view)
+        location = self.word(Location) if self.accept("at") else None
+        return ParamDecl(name, mode, dtype, rank, shape, view, location)
 
     def schedule(self) -> tuple[Directive, ...]:
         self.expect("{")
@@ -340,7 +378,7 @@ class _Parser(Tokens):
         return self.expr() if self.accept("value") else self.region(self.name())
 
     def region(self, tensor: str) -> Region:
-        return Region(tensor, self.listed("[", self.dim, "]"))
+        return Region(tensor, self.listed("[", self.dim, "]"), self.layout())
 
     def dim(self) -> DimSlice:
         dropped = self.accept("drop")

@@ -244,7 +244,7 @@ def _region(region: Region, change: ExprMap) -> Region:
     dims = (
         DimSlice(change(d.start), change(d.extent), change(d.step), d.dropped) for d in region.dims
     )
-    return Region(region.tensor, tuple(dims))
+    return replace(region, dims=tuple(dims))
 
 
 # --- loop variables ---

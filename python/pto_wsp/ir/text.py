@@ -8,6 +8,7 @@
     temp T: f32[:]
     token G: bool[:] of (rows)
     paged K: f32[:, :, :] in (pool, table, 16)
+    tensor W: f32[:, :] at l2 layout [S(0), R] in row_major
     kernel cell(up: in f32[], out: out f32[]) python "wave.cell"
 
     body {
@@ -33,6 +34,8 @@ of that name, else a symbol; `$name` is a symbol that a loop variable hides, `?n
 that no loop binds. `column(i)` is the column of a sparse loop, `slot(n)` the value that `set n = 1`
 or `load n = X[i]` gave, `var(0)` the variable of the outermost `reduce` or `search` around, and
 `float(bits)` a floating-point constant by its bits. `alloc T(n)` makes a temporary of that shape.
+`at ub` is a location; `layout [S(0), R]` says of each dimension whether it is sharded along a mesh
+axis or replicated, and behind a region that the tensor counts as laid out so there.
 `@ "file":line:col-end` is a source position, `#` starts a comment.
 
 The form is total: a module that `verify` refuses prints and parses back too, so that it can be
@@ -48,6 +51,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pto_wsp.dtypes import DType
+from pto_wsp.ir.layout import Location, TensorLayout
 from pto_wsp.ir.nodes import (
     After,
     Alloc,
@@ -105,7 +109,7 @@ _WORDS = """
     module symbol tensor kernel include body schedule drop combine and sequential then parallel in
     none min max when otherwise while limit set load value column slot var select reduce search
     float not or tile padded of scalar constexpr label after temp token paged alloc
-    task task_site task_ordinal key
+    task task_site task_ordinal key at layout
 """
 KEYWORDS = frozenset(_WORDS.split())
 
@@ -252,6 +256,9 @@ class _Printer:
             page = "none" if decl.pages.page is None else str(decl.pages.page)
             names = f"{name_text(decl.pages.pool)}, {name_text(decl.pages.table)}"
             head += f" in ({names}, {page})"
+        if decl.location is not Location.Global:
+            head += f" at {decl.location.value}"
+        head += _layout(decl.layout)
         return head + self.loc(decl.loc)
 
     def kernel(self, decl: KernelDecl) -> str:
@@ -358,7 +365,8 @@ class _Printer:
         return self.region(arg) if isinstance(arg, Region) else f"value {self.expr(arg)}"
 
     def region(self, region: Region) -> str:
-        return f"{name_text(region.tensor)}[{', '.join(self.dim(d) for d in region.dims)}]"
+        dims = ", ".join(self.dim(d) for d in region.dims)
+        return f"{name_text(region.tensor)}[{dims}]{_layout(region.layout)}"
 
     def dim(self, dim: DimSlice) -> str:
         start = self.expr(dim.start)
@@ -377,6 +385,10 @@ def _array(dtype: DType, rank: int) -> str:
     return f"{dtype.text}[{', '.join(':' * rank) if rank >= 0 else rank}]"
 
 
+def _layout(layout: TensorLayout | None) -> str:
+    return "" if layout is None else f" layout {layout!r}"
+
+
 def given_params(kernel: KernelDecl) -> tuple[ParamDecl | ScalarDecl, ...]:
     """The parameters that a call gives something to."""
     return tuple(p for p in kernel.params if not isinstance(p, ConstexprDecl))
@@ -384,10 +396,11 @@ def given_params(kernel: KernelDecl) -> tuple[ParamDecl | ScalarDecl, ...]:
 
 def _param(param: AnyParam) -> str:
     match param:
-        case ParamDecl(name, mode, dtype, rank, shape, view):
+        case ParamDecl(name, mode, dtype, rank, shape, view, location):
             seen = "" if view is ViewKind.STRIDED else f"{view.value} "
             of = "" if shape is None else f" of ({', '.join(map(str, shape))})"
-            return f"{name_text(name)}: {mode.value} {seen}{_array(dtype, rank)}{of}"
+            where = "" if location is None else f" at {location.value}"
+            return f"{name_text(name)}: {mode.value} {seen}{_array(dtype, rank)}{of}{where}"
         case ScalarDecl(name, dtype):
             return f"{name_text(name)}: scalar {dtype.text}"
         case ConstexprDecl(name, dtype, value):

@@ -56,6 +56,7 @@ from pto_wsp.ir.verify_decls import (
 )
 from pto_wsp.ir.verify_expr import (
     EXPRESSION_RULES,
+    I64_MIN,
     MAX_ARG_WORDS,
     MAX_AXES,
     MAX_BLOCKS,
@@ -67,6 +68,7 @@ from pto_wsp.ir.verify_expr import (
     Scope,
     array_faults,
 )
+from pto_wsp.ir.verify_layouts import layout_faults, layouts_join, location_fits
 from pto_wsp.ir.verify_tensors import (
     ALLOC_RULES,
     TENSOR_RULES,
@@ -381,12 +383,15 @@ def _region_faults(where: str, region: Region, scope: Scope) -> Faults:
         ranks = f"'{tensor.name}' has rank {tensor.rank}, the region has {len(region.dims)}"
         yield Fault(f"{where}: {ranks}", error=TypeCheckError)
     yield from temporary_is_there(where, region, scope)
+    if region.layout is not None:
+        yield from layout_faults(f"{where}: '{tensor.name}'", tensor, region.layout)
     for number, dim in enumerate(region.dims):
         yield from _dim_faults(f"{where}: dimension {number}", dim, scope)
 
 
 def _dim_faults(where: str, dim: DimSlice, scope: Scope) -> Faults:
-    parts = (("start", dim.start, 0), ("extent", dim.extent, 0), ("step", dim.step, 1))
+    # A start outside the tensor does no harm where nothing is ever read: runs check it.
+    parts = (("start", dim.start, I64_MIN), ("extent", dim.extent, 0), ("step", dim.step, 1))
     for what, expr, least in parts:
         if _type(expr, scope) is not ExprType.I64:
             yield Fault(f"{where} has a {what} that is no integer", error=TypeCheckError)
@@ -400,6 +405,7 @@ def _dim_faults(where: str, dim: DimSlice, scope: Scope) -> Faults:
 
 def _argument_faults(where: str, param: ParamDecl, region: Region, scope: Scope) -> Faults:
     yield from view_fits_the_tensor(where, param, region, scope)
+    yield from location_fits(where, param, region, scope)
     dtype = scope.tensors[region.tensor].dtype
     if dtype is not param.dtype:
         message = f"{where} wants {param.dtype.text}, '{region.tensor}' is {dtype.text}"
@@ -482,6 +488,7 @@ CALL_RULES: tuple[Rule[Call], ...] = (
     call_fits_the_kernel,
     page_tables_are_not_written,
     call_has_few_words,
+    layouts_join,
 )
 WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (
     loops_fit_the_plan,

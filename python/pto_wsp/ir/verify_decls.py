@@ -113,6 +113,8 @@ def params_are_legal(kernel: KernelDecl, _: Scope) -> Faults:
             yield from _rank_faults(where, param.rank)
             if param.shape is not None and len(param.shape) != param.rank:
                 yield Fault(f"{where} has a shape of another rank")
+            if param.location is not None and param.shape is None:
+                yield Fault(f"{where} has a location", "only tiles have one")
         if param.name in seen:
             yield Fault(f"{where} is declared twice", fix="rename one of the two")
         seen.add(param.name)

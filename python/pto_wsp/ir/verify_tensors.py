@@ -23,6 +23,7 @@ from pto_wsp.ir.text import given_params
 from pto_wsp.ir.types import expr_type
 from pto_wsp.ir.verify_decls import name_is_legal, tensor_rank_is_legal
 from pto_wsp.ir.verify_expr import MAX_RANK, Fault, Faults, Rule, Scope
+from pto_wsp.ir.verify_layouts import layout_fits_the_tensor, tensor_lies_where_its_kind_may
 
 
 def tensor_fits_its_kind(tensor: TensorDecl, scope: Scope) -> Faults:
@@ -152,5 +153,7 @@ TENSOR_RULES: tuple[Rule[TensorDecl], ...] = (
     name_is_legal,
     tensor_rank_is_legal,
     tensor_fits_its_kind,
+    tensor_lies_where_its_kind_may,
+    layout_fits_the_tensor,
 )
 ALLOC_RULES: tuple[Rule[Alloc], ...] = (alloc_makes_a_temporary,)

@@ -21,9 +21,11 @@ from pto_wsp.passes.lower_expr import (
     operation,
     slot_name,
 )
+from pto_wsp.passes.lower_layouts import lower_layouts
 from pto_wsp.passes.lower_schedule import lower_directive
 from pto_wsp.passes.lower_tables import (
     lower_kernel,
+    lower_location,
     lower_shaped,
     lower_symbols,
     lower_tensors,
@@ -50,12 +52,13 @@ def lower(module: ir.Module) -> plan.Plan:
     ir.verify(module)
     builder = plan.PlanBuilder()
     symbols = lower_symbols(module, builder)
-    tensors = lower_tensors(module, builder, symbols)
+    layouts = lower_layouts(module, builder)
+    tensors = lower_tensors(module, builder, symbols, layouts)
     kernels = {decl.name: lower_kernel(decl, builder) for decl in module.kernels}
     exprs = ExprLowering(builder, symbols, tensors, {s.name: s for s in module.symbols})
     declared = {k.name: k for k in module.kernels}
     temps = {t.name: t for t in module.tensors if t.kind is ir.TensorKind.TEMP}
-    _Code(builder, exprs, kernels, declared, temps).main(module.body)
+    _Code(builder, exprs, kernels, declared, temps, layouts).main(module.body)
     for directive in module.schedule:
         lower_directive(directive, builder)
     return builder.build()
@@ -105,6 +108,7 @@ class _Code:
     kernels: Mapping[str, int]
     declared: Mapping[str, ir.KernelDecl]
     temps: Mapping[str, ir.TensorDecl]
+    layouts: Mapping[str, int]
     lets: list[int] = field(default_factory=list[int])  # numbers given so far
     # By name and level: slots of one name at one level share a record, in whatever bodies they are.
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
@@ -257,12 +261,14 @@ class _Code:
         for size in sizes:
             bytes_ = operation(plan.ExprOp.MUL, size, bytes_)
         size = self.exprs.emit(bytes_)
-        record = plan.Alloc(size=size, align=_ALIGN, level=place.level, copies=0)
+        where = lower_location(decl)
+        record = plan.Alloc(size=size, align=_ALIGN, location=where, level=place.level, copies=0)
         number = self.builder.add(record)
-        storage = plan.Storage(storage_class=plan.StorageClass.TEMP, alloc=number)
+        storage = plan.Storage(storage_class=plan.StorageClass.TEMP, location=where, alloc=number)
         shape = [self.exprs.emit(size) for size in sizes]
+        layout = self.layouts.get(decl.name, plan.NONE)
         self.exprs.tensors[decl.name] = lower_shaped(
-            decl, self.builder, self.builder.add(storage), shape
+            decl, self.builder, self.builder.add(storage), shape, layout
         )
         pc = self.builder.emit(plan.Op.ALLOC, number)
         self.builder.debug(plan.Section.CODE, pc, alloc.loc)

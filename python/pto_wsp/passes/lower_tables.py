@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from pto_wsp import ir, plan
 from pto_wsp.dtypes import DType
 from pto_wsp.passes.lower_expr import ExprLowering
+from pto_wsp.passes.lower_layouts import lower_strides
 
 _I64_MAX = 2**63 - 1
 _WRITTEN = 1  # Symbol.flags
@@ -77,14 +79,19 @@ def _value_range(decl: ir.SymbolDecl, counts: bool) -> tuple[int, int]:
 
 
 def lower_tensors(
-    module: ir.Module, builder: plan.PlanBuilder, symbols: dict[str, int]
+    module: ir.Module,
+    builder: plan.PlanBuilder,
+    symbols: dict[str, int],
+    layouts: Mapping[str, int],
 ) -> dict[str, int]:
     """Bound tensors first: the others refer to them. A temporary gets its record at its Alloc."""
     numbers: dict[str, int] = {}
     written = _written_tensors(module)
     for decl in module.tensors:
         if decl.kind is ir.TensorKind.BOUND:
-            numbers[decl.name] = _lower_bound(decl, builder, symbols, decl.name in written)
+            layout = layouts.get(decl.name, plan.NONE)
+            is_written = decl.name in written
+            numbers[decl.name] = _lower_bound(decl, builder, symbols, is_written, layout)
     exprs = ExprLowering(builder, symbols, numbers, {s.name: s for s in module.symbols})
     for decl in module.tensors:
         if decl.kind is ir.TensorKind.PAGED:
@@ -98,7 +105,11 @@ def lower_tensors(
 
 
 def _lower_bound(
-    decl: ir.TensorDecl, builder: plan.PlanBuilder, symbols: dict[str, int], written: bool
+    decl: ir.TensorDecl,
+    builder: plan.PlanBuilder,
+    symbols: dict[str, int],
+    written: bool,
+    layout: int,
 ) -> int:
     """A tensor with a symbol of its name, a storage of its own, and dimensions bound later."""
     symbol = plan.Symbol(
@@ -112,9 +123,11 @@ def _lower_bound(
     )
     symbols[decl.name] = builder.add(symbol)
     builder.debug(plan.Section.SYMBOL, symbols[decl.name], decl.loc)
-    storage = builder.add(plan.Storage(storage_class=plan.StorageClass.BOUND))
+    storage = builder.add(_storage(decl, plan.StorageClass.BOUND))
     record = _tensor(decl, builder, storage)
-    return _add_tensor(replace(record, symbol=symbols[decl.name]), [], decl, builder)
+    record = replace(record, symbol=symbols[decl.name], layout=layout)
+    strides = lower_strides(decl.layout, builder.count(plan.Section.TENSOR), builder)
+    return _add_tensor(record, [], decl, builder, strides)
 
 
 def _lower_paged(decl: ir.TensorDecl, builder: plan.PlanBuilder, numbers: dict[str, int]) -> int:
@@ -124,29 +137,54 @@ def _lower_paged(decl: ir.TensorDecl, builder: plan.PlanBuilder, numbers: dict[s
         page = builder.expr(plan.ExprOp.SHAPE, arg=1, a=pool)
     else:
         page = builder.const(decl.pages.page)
-    storage = builder.add(plan.Storage(storage_class=plan.StorageClass.PAGED))
+    storage = builder.add(_storage(decl, plan.StorageClass.PAGED))
     record = _tensor(decl, builder, storage)
     return _add_tensor(replace(record, pool=pool, table=table, page=page), [], decl, builder)
 
 
 def lower_shaped(
-    decl: ir.TensorDecl, builder: plan.PlanBuilder, storage: int, shape: list[int]
+    decl: ir.TensorDecl,
+    builder: plan.PlanBuilder,
+    storage: int,
+    shape: list[int],
+    layout: int = plan.NONE,
 ) -> int:
     """A tensor whose shape the plan says, by expressions."""
-    return _add_tensor(_tensor(decl, builder, storage), shape, decl, builder)
+    record = replace(_tensor(decl, builder, storage), layout=layout)
+    return _add_tensor(record, shape, decl, builder)
+
+
+def lower_location(decl: ir.TensorDecl) -> plan.Location:
+    return plan.Location[decl.location.name.upper()]
+
+
+def _storage(decl: ir.TensorDecl, storage_class: plan.StorageClass) -> plan.Storage:
+    return plan.Storage(storage_class=storage_class, location=lower_location(decl))
 
 
 def _tensor(decl: ir.TensorDecl, builder: plan.PlanBuilder, storage: int) -> plan.Tensor:
     dims = builder.count(plan.Section.DIM)
     name = builder.string(decl.name)
-    return plan.Tensor(name=name, storage=storage, dtype=decl.dtype, dims=dims, rank=decl.rank)
+    return plan.Tensor(
+        name=name,
+        storage=storage,
+        dtype=decl.dtype,
+        location=lower_location(decl),
+        dims=dims,
+        rank=decl.rank,
+    )
 
 
 def _add_tensor(
-    record: plan.Tensor, shape: list[int], decl: ir.TensorDecl, builder: plan.PlanBuilder
+    record: plan.Tensor,
+    shape: list[int],
+    decl: ir.TensorDecl,
+    builder: plan.PlanBuilder,
+    strides: list[int] | None = None,
 ) -> int:
-    for size in shape or [plan.NONE] * decl.rank:
-        builder.add(plan.Dim(shape=size))
+    bound = [plan.NONE] * decl.rank
+    for size, stride in zip(shape or bound, strides or bound, strict=True):
+        builder.add(plan.Dim(shape=size, stride=stride))
     number = builder.add(record)
     builder.debug(plan.Section.TENSOR, number, decl.loc)
     return number

@@ -138,6 +138,10 @@ class _Disassembly:
             text += f", pages of {self._exprs.expr(tensor.page)} in {names[0]} by {names[1]}"
         if tensor.layout != NONE:
             text += f", layout {tensor.layout}"
+        strides = [d.stride for d in dims]
+        if any(stride != NONE for stride in strides):
+            shown = ("?" if node == NONE else self._exprs.expr(node) for node in strides)
+            text += f", strides ({', '.join(shown)})"
         return text
 
     def _alloc(self, alloc: Alloc) -> str:

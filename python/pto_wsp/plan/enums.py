@@ -539,3 +539,5 @@ class Status(IntEnum):
     PAGE_ERROR = 21  # tokens on pages that are not in the pool, or on several
     UNBOUNDED = 22  # nothing bounds the size of a temporary
     NO_MEMORY = 23  # there is no memory for temporaries
+    TILE_MISFIT = 24  # a region is larger than the tile that the kernel takes
+    STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says

@@ -261,7 +261,7 @@ class Dim(TableRecord):
     SECTION: ClassVar[Section] = Section.DIM
 
     shape: int = NONE  # index in EXPR, or NONE; none: bound at execute
-    stride: int = NONE  # index in EXPR, or NONE; in elements; none: bound at execute
+    stride: int = NONE  # index in EXPR, or NONE; in elements, required of what is bound; none: any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ _CODES = {
     Status.LOOP_LIMIT: Code.LOOP_LIMIT,
     Status.PAGE_SIZE: Code.PAGED_PARTS,
     Status.PAGE_ERROR: Code.PAGES,
+    Status.TILE_MISFIT: Code.TILE_MISFIT,
+    Status.STRIDE_ERROR: Code.BINDING_ORDER,
     Status.UNBOUNDED: Code.TEMPORARY_SIZE,
     Status.INTERRUPTED: Code.PROGRAM_STATE,
 }

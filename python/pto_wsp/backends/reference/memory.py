@@ -28,9 +28,11 @@ class Memory:
         self._dims = bound.plan.records(Dim)
 
     def begin(self) -> None:
-        """Gives tokens their shape, and looks at the pages of the others."""
+        """Gives tokens their shape, and looks at the strides and pages of the others."""
         for index, tensor in enumerate(self._tensors):
             try:
+                if tensor.symbol != NONE:
+                    self._check_strides(index, tensor)
                 if tensor.pool != NONE:
                     self._check_page(tensor)
                 if self._storages[tensor.storage].storage_class == StorageClass.TOKEN:
@@ -38,6 +40,19 @@ class Memory:
             except ExprFault as fault:
                 loc = self._bound.plan.loc(Section.TENSOR, index)
                 raise run_error(fault.code, str(fault), loc=loc) from None
+
+    def _check_strides(self, index: int, tensor: Tensor) -> None:
+        """A plan may say how a tensor lies in memory. Strides by which no element is reached say
+        nothing."""
+        array = self._bound.tensors[index]
+        for d, dim in enumerate(self._dims[tensor.dims : tensor.dims + tensor.rank]):
+            if dim.stride == NONE or array.size == 0 or array.shape[d] == 1:
+                continue
+            wanted, found = self._evaluator.value(dim.stride, Scope(())), array.strides[d]
+            if wanted * array.itemsize != found:
+                what = f"tensor {self._bound.plan.string(tensor.name)!r} has the stride"
+                what = f"{what} {found // array.itemsize} in dimension {d}"
+                raise ExprFault(Code.BINDING_ORDER, f"{what}, its layout says {wanted}")
 
     def _check_page(self, tensor: Tensor) -> None:
         page, there = self._evaluator.value(tensor.page, Scope(())), self._bound.pool(tensor)

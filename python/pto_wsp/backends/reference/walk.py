@@ -27,6 +27,7 @@ from pto_wsp.plan import (
     Axis,
     AxisKind,
     Entry,
+    ExprRef,
     Instr,
     Kernel,
     Op,
@@ -232,12 +233,12 @@ class Walk:
         record = self._sites[site]
         words = self._code[record.pc + 1 : record.pc + 1 + self._code[record.pc].operand1]
         scope = self._scope(indices)
-        kinds = self._kinds(record.kernel)
+        params = self._region_params(record.kernel)
         accesses = [word.operand2 for word in words if word.opcode in REGION_WORDS]
         try:
             regions = tuple(
-                self._memory.on_pages(self._region(access, scope), kind)
-                for access, kind in zip(accesses, kinds, strict=True)
+                self._argument(access, param, scope)
+                for access, param in zip(accesses, params, strict=True)
             )
             nodes = [word.operand2 for word in words if word.opcode == Op.SCALAR]
             scalars = self._scalars(record.kernel, nodes, scope)
@@ -247,12 +248,24 @@ class Walk:
         self._next_task += 1
         return task
 
-    def _kinds(self, kernel: int) -> list[ParamKind]:
-        """How the kernel sees each region."""
+    def _region_params(self, kernel: int) -> list[Param]:
         record = self._plan.records(Kernel)[kernel]
         params = self._plan.records(Param)[record.params : record.params + record.num_params]
         values = (ParamKind.SCALAR, ParamKind.CONSTEXPR)
-        return [ParamKind(param.kind) for param in params if param.kind not in values]
+        return [param for param in params if param.kind not in values]
+
+    def _argument(self, access: int, param: Param, scope: Scope) -> Region:
+        """The region that a parameter gets; ExprFault if it does not fit its tile."""
+        region = self._region(access, scope)
+        sizes = self._plan.records(ExprRef)[param.shape : param.shape + param.shape_rank]
+        seen = [dim for dim in region.dims if not dim.dropped] if sizes else []
+        for number, (dim, size) in enumerate(zip(seen, sizes, strict=True)):
+            limit = self._evaluator.value(size.expr, scope)
+            if dim.extent > limit:
+                what = f"{dim.extent} elements in dimension {number} of parameter"
+                name = self._plan.string(param.name)
+                raise ExprFault(Code.TILE_MISFIT, f"{what} {name!r}, whose tile holds {limit}")
+        return self._memory.on_pages(region, ParamKind(param.kind))
 
     def _scalars(self, kernel: int, nodes: list[int], scope: Scope) -> tuple[int, ...]:
         if not nodes:
