@@ -10,11 +10,13 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from pto_wsp import ir
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import ExecutionError
 from pto_wsp.ir import BinaryOp, Const, Expr, Mode
 from pto_wsp.kernels import LoadedKernel, load_kernels
 from pto_wsp.passes import lower
@@ -157,7 +159,12 @@ def check(
     plan = lower(run_passes(module))
     wanted = memory()
     with program(plan, "reference", kernels()) as reference:
-        reference.execute(hash=True, **wanted)
+        try:
+            reference.execute(hash=True, **wanted)
+        except ExecutionError as error:  # a slot has changed since a temporary got its shape
+            if error.code is not Code.OUT_OF_BOUNDS:
+                raise
+            reject()
         counted, hashed = reference.stats, reference.task_hash()
     assume(counted.tasks <= MOST_TASKS)
     for directives, threads in (((), workers), (schedule, workers), (schedule, 1)):

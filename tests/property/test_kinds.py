@@ -127,7 +127,7 @@ class KindMaker(Maker):
 
     def refill(self, _: int) -> list[ir.Stmt]:
         name, _extent = self.pick(*self.temps)
-        first = ir.Region(name, (span(Const(0), Const(self.pick(1, 1, 2))),))
+        first = ir.Region(name, (span(Const(0), Const(1)),))
         return [ir.Call("change", (), (self.value(), first))]
 
     def load_temp(self, _: int) -> list[ir.Stmt]:
