@@ -241,7 +241,7 @@ bool Issuer::release(u64 now_ns) {
   if (ready_ > 0) return true;
   if (running_.load(std::memory_order_acquire) > 0) return false;
   if (config_.timing == TimingPolicy::BATCHED && held_head_ < held_.size()) {
-    released_ += 1;
+    counters_.released += 1;
     while (held_head_ < held_.size()) pass_gates(held_[held_head_++]);
     held_.clear();
     held_head_ = 0;
@@ -252,7 +252,7 @@ bool Issuer::release(u64 now_ns) {
   for (u32 k = 0; k < lanes_.size(); ++k) {
     const u32 lane = (lane_turn_ + k) % static_cast<u32>(lanes_.size());
     if (lanes_[lane].empty()) continue;
-    released_ += 1;
+    counters_.released += 1;
     lane_turn_ = lane;
     const u32 slot = lanes_[lane].front();
     lanes_[lane].erase(lanes_[lane].begin());
@@ -279,9 +279,9 @@ void Issuer::pass_gates(u32 slot) {
   for (u32 g = 0; g < config_.num_gates; ++g) {
     Gate& gate = gates_[g][place.gate[g]];
     if (gate.in_flight < config_.gates[g].depth) continue;
-    gate_stalls_ += 1;
+    counters_.gate_stalls += 1;
     if (config_.gates[g].on_full == OnFull::ERROR) {
-      overflowed_ = slot;
+      overflowed_.store(slot, std::memory_order_release);
       return;
     }
     place.next = kNone;
@@ -322,7 +322,7 @@ void Issuer::enqueue(u32 slot) {
   issued_ += 1;
   queue(place.pool, worker == kNone ? workers_ : worker).push({place.priority, order, slot});
   ready_ += 1;
-  ready_high_ = std::max(ready_high_, ready_);
+  counters_.ready_high = std::max(counters_.ready_high, ready_);
 }
 
 bool Issuer::take(u32 worker, u64 now_ns, Taken* out) {

@@ -194,9 +194,10 @@ ptowsp_stats Run::stats() const {
     out.control_waits = control_waits_;
     out.start_held = start_held_;
     if (issuer_) {
-      out.timing_released = issuer_->released();
-      out.gate_stalls = issuer_->gate_stalls();
-      out.ready_high = issuer_->ready_high();
+      const Issuer::Counters counted = issuer_->counters();
+      out.timing_released = counted.released;
+      out.gate_stalls = counted.gate_stalls;
+      out.ready_high = counted.ready_high;
     }
   }
   for (const auto& w : workers_) {

@@ -81,15 +81,21 @@ class Issuer {
   // When a timer will let something go; 0 if none will.
   u64 waits_until();
   // A gate whose on_full is "error" was full: the task that met it, or kNone.
-  u32 overflowed() const { return overflowed_; }
+  u32 overflowed() const { return overflowed_.load(std::memory_order_acquire); }
   // Tasks that somebody could take.
   u64 ready() {
     const std::lock_guard lock(mutex_);
     return ready_;
   }
-  u64 released() const { return released_; }
-  u64 gate_stalls() const { return gate_stalls_; }
-  u64 ready_high() const { return ready_high_; }
+  struct Counters {
+    u64 released = 0;
+    u64 gate_stalls = 0;
+    u64 ready_high = 0;
+  };
+  Counters counters() const {
+    const std::lock_guard lock(mutex_);
+    return counters_;
+  }
 
  private:
   struct Place {
@@ -130,7 +136,7 @@ class Issuer {
   std::unordered_map<i64, u32> gate_numbers_[ScheduleConfig::kMostGates];
   u32 num_gates_[ScheduleConfig::kMostGates] = {};
 
-  std::mutex mutex_;                            // guards what follows
+  mutable std::mutex mutex_;                    // guards what follows
   std::vector<std::vector<u32>> pool_workers_;  // which workers serve a pool
   std::vector<std::vector<u32>> worker_pools_;  // which pools a worker serves
   std::vector<u32> turn_;                       // of a worker among its pools
@@ -147,10 +153,8 @@ class Issuer {
   u64 takes_ = 0;
   u64 issued_ = 0;
   u64 ready_ = 0;  // tasks in queues
-  u64 ready_high_ = 0;
-  u64 released_ = 0;
-  u64 gate_stalls_ = 0;
-  u32 overflowed_ = kNone;
+  Counters counters_;
+  std::atomic<u32> overflowed_{kNone};
 };
 
 }  // namespace ptowsp

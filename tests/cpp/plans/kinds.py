@@ -20,6 +20,7 @@ from pto_wsp import (
     Scalar,
     Tensor,
     Token,
+    Workload,
     kernel,
     workload,
 )
@@ -57,11 +58,14 @@ def kinds(rows: Any, lens: Any, Y: Any, K: Any):
         turn[r](Y[r % 4], G[r % 2])
 
 
-def plan_bytes() -> bytes:
+def work() -> Workload:
     pool, table = np.zeros((6, 4), np.int64), np.zeros((3, 2), np.int64)
     Y = Tensor(data=np.zeros(4, np.int64))
-    work = kinds(DenseDyn(1), np.array([1]), Y, PagedTensor(pool, table))
-    return work.compile(target="reference").plan.to_bytes()
+    return kinds(DenseDyn(1), np.array([1]), Y, PagedTensor(pool, table))
+
+
+def plan_bytes() -> bytes:
+    return work().compile(target="reference").plan.to_bytes()
 
 
 if __name__ == "__main__":
