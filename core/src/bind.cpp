@@ -32,9 +32,10 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   for (u32 pc = 0; pc < out_.code_.size(); ++pc) out_.code_[pc] = plan_.code(pc);
   out_.loops_.resize(plan_.count(Section::AXIS));
   out_.accesses_.resize(plan_.count(Section::ACCESS));
-  out_.dims_.resize(plan_.count(Section::ACCESS_DIM));
+  out_.dims_.reserve(plan_.count(Section::ACCESS_DIM));
   out_.sites_.resize(plan_.count(Section::SITE));
-  spans_.resize(plan_.count(Section::ACCESS_DIM));
+  spans_.reserve(plan_.count(Section::ACCESS_DIM));
+  taken_.assign(plan_.count(Section::ACCESS), 0);
   if (!walk_code()) return false;
   if (!make_workspace()) return false;
   choose_cells();
@@ -387,16 +388,16 @@ bool Binder::bind_site(u32 site, bool alive) {
     }
     if (op == Op::AFTER) bind_after(word.operand2, &out);
     if (op < Op::IO_INPUT || op > Op::IO_ACCUM) continue;
-    if (!is_load && !bind_tile(word.operand2, region_param(s.kernel, out.num_accesses))) {
-      return false;
-    }
-    bind_access(word.operand2, alive);
-    const BoundAccess& a = out_.accesses_[word.operand2];
+    const u32 access = own_access(word.operand2);
+    const u32 param = is_load ? kNone : region_param(s.kernel, out.num_accesses);
+    if (!is_load && !bind_tile(word.operand2, access, param)) return false;
+    bind_access(word.operand2, access, alive);
+    const BoundAccess& a = out_.accesses_[access];
     const u32 at = kHashTensor + 32 * out.num_accesses;
     out.hash.add(keys, at, a.tensor);
     out.hash.add(keys, at + 1, a.mode);
     out.hash.add(keys, at + 2, a.plan_rank);
-    out_.site_accesses_.push_back(word.operand2);
+    out_.site_accesses_.push_back(access);
     out.num_accesses += 1;
   }
   if (!keep_registers(site)) return false;
@@ -460,20 +461,19 @@ bool Binder::keep_registers(u32 site) {
   return true;
 }
 
-void Binder::bind_access(u32 access, bool alive) {
-  const Access a = plan_.get<Section::ACCESS>(access);
+void Binder::bind_access(u32 record, u32 access, bool alive) {
+  const Access a = plan_.get<Section::ACCESS>(record);
   const BoundTensor& t = out_.tensors_[a.tensor];
   BoundAccess& out = out_.accesses_[access];
   out.tensor = a.tensor;
   out.mode = a.mode;
   out.rank = out.plan_rank = a.rank;
-  out.dims = a.dims;
   out.seen_rank = 0;
   bool proved = true;
   bool fits = true;
   for (u32 d = 0; d < a.rank; ++d) {
     const AccessDim dim = plan_.get<Section::ACCESS_DIM>(a.dims + d);
-    BoundDim& bound = out_.dims_[a.dims + d];
+    BoundDim& bound = out_.dims_[out.dims + d];
     bound.start = use(dim.start, ranges_);
     bound.extent = use(dim.extent, ranges_);
     bound.step = use(dim.step, ranges_);

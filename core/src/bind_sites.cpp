@@ -18,17 +18,31 @@ u32 Binder::region_param(u32 kernel, u32 nth) const {
   }
 }
 
+// What is proved of an access holds for one argument word: where several words name one record, it
+// is bound for each of them.
+u32 Binder::own_access(u32 record) {
+  u32 access = record;
+  if (taken_[record] != 0) {
+    access = static_cast<u32>(out_.accesses_.size());
+    out_.accesses_.emplace_back();
+  }
+  taken_[record] = 1;
+  out_.accesses_[access].dims = static_cast<u32>(out_.dims_.size());
+  out_.dims_.resize(out_.dims_.size() + plan_.get<Section::ACCESS>(record).rank);
+  spans_.resize(out_.dims_.size());
+  return access;
+}
+
 // How large a region of a tile parameter may be.
-bool Binder::bind_tile(u32 access, u32 param) {
-  const Access a = plan_.get<Section::ACCESS>(access);
+bool Binder::bind_tile(u32 record, u32 access, u32 param) {
+  const Access a = plan_.get<Section::ACCESS>(record);
   const Param p = plan_.get<Section::PARAM>(param);
   const bool is_tile = static_cast<ParamKind>(p.kind) == ParamKind::TILE;
   const i64 no_vars[kMaxVars] = {};
   out_.accesses_[access].param = param;
-  for (u32 d = 0, seen = 0; d < a.rank; ++d) {
-    BoundDim& dim = out_.dims_[a.dims + d];
-    dim.limit = INT64_MAX;
-    if (!is_tile || (plan_.get<Section::ACCESS_DIM>(a.dims + d).flags & 1u) != 0) continue;
+  for (u32 d = 0, seen = 0; is_tile && d < a.rank; ++d) {
+    BoundDim& dim = out_.dims_[out_.accesses_[access].dims + d];
+    if ((plan_.get<Section::ACCESS_DIM>(a.dims + d).flags & 1u) != 0) continue;
     const u32 node = plan_.get<Section::EXPR_LIST>(p.shape + seen).expr;
     if (!out_.value(node, no_vars, &dim.limit, &error_)) return false;
     seen += 1;

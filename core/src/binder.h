@@ -53,7 +53,7 @@ class Binder {
   bool bind_site(u32 site, bool alive);
   bool keep_registers(u32 site);
   void bind_after(u32 after, BoundSite* site);
-  void bind_access(u32 access, bool alive);
+  void bind_access(u32 record, u32 access, bool alive);
   bool prove_dim(const BoundDim& dim, i64 shape) const;
   void choose_cells();
 
@@ -74,7 +74,8 @@ class Binder {
 
   // bind_sites.cpp: tiles, and what makes tasks of simple nests cheap
   u32 region_param(u32 kernel, u32 nth) const;
-  bool bind_tile(u32 access, u32 param);
+  u32 own_access(u32 record);
+  bool bind_tile(u32 record, u32 access, u32 param);
   void note_span(u32 access);
   void prepare_sites();
   bool prepare_access(u32 access);
@@ -105,7 +106,8 @@ class Binder {
     i64 coef = 0;
     Interval rest;
   };
-  std::vector<Span> spans_;  // by ACCESS_DIM
+  std::vector<Span> spans_;  // by dimension of bound accesses
+  std::vector<u8> taken_;    // by ACCESS: some argument word is bound to it
 };
 
 }  // namespace ptowsp

@@ -22,6 +22,7 @@ class PlanMaker {
     u32 tensor;
     AccessMode mode;
     std::vector<DimSpec> dims;
+    u32 record = kNone;  // one that is there already, instead
   };
 
   PlanMaker() { add<Section::ENTRY>(Entry{0, kNone}); }
@@ -169,6 +170,13 @@ class PlanMaker {
     const u32 site = add<Section::SITE>(s);
     emit(Op::TASK, static_cast<u32>(accesses.size()), site);
     for (const AccessSpec& spec : accesses) {
+      const Op op = spec.mode == AccessMode::IN    ? Op::IO_INPUT
+                    : spec.mode == AccessMode::OUT ? Op::IO_OUTPUT
+                                                   : Op::IO_INOUT;
+      if (spec.record != kNone) {
+        emit(op, 0, spec.record, false);
+        continue;
+      }
       Access a{};
       a.tensor = spec.tensor;
       a.mode = static_cast<u8>(spec.mode);
@@ -177,9 +185,6 @@ class PlanMaker {
       for (const DimSpec& d : spec.dims) {
         add<Section::ACCESS_DIM>(AccessDim{d.start, d.extent, d.step, d.dropped ? 1u : 0u});
       }
-      const Op op = spec.mode == AccessMode::IN    ? Op::IO_INPUT
-                    : spec.mode == AccessMode::OUT ? Op::IO_OUTPUT
-                                                   : Op::IO_INOUT;
       emit(op, 0, add<Section::ACCESS>(a), false);
     }
     path_.back() += 1;

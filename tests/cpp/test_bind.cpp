@@ -90,6 +90,24 @@ TEST(tiles_that_may_not_fit_are_checked_per_task) {
   CHECK_EQ(e.message, "4 elements in dimension 0 of parameter 'p0', whose tile holds 3");
 }
 
+TEST(what_is_proved_of_an_access_holds_for_one_word) {
+  PlanMaker maker;
+  const u32 x = maker.tensor("X", 1);
+  const u32 touch = maker.kernel("touch", {AccessMode::INOUT});
+  maker.loop(Op::PARALLEL_FOR, "long", maker.number(10));
+  maker.task(touch, {maker.element(x, AccessMode::INOUT, {maker.var(0)})});
+  maker.end();
+  maker.loop(Op::PARALLEL_FOR, "short", maker.number(4));
+  maker.task(touch, {{x, AccessMode::INOUT, {}, 0}});
+  maker.end();
+  float data[4] = {};
+  Loaded p(&maker, {bind_data(maker.symbol_of(x), data, DType::F32, {4})});
+  const BoundSite& first = p.bound->sites()[0];
+  const BoundSite& second = p.bound->sites()[1];
+  CHECK(p.bound->access(p.bound->site_access(first, 0)).checked);
+  CHECK(!p.bound->access(p.bound->site_access(second, 0)).checked);
+}
+
 TEST(strides_that_a_plan_asks_for) {
   for (const i64 stride : {4, 5}) {
     PlanMaker maker;

@@ -351,12 +351,12 @@ class BoundPlan {
 
   const PlanView* plan_ = nullptr;
   std::vector<Instr> code_;
-  std::vector<i64> symbols_;          // by SYMBOL: value of extents, scalars and facts
-  std::vector<BoundArray> arrays_;    // by SYMBOL
-  std::vector<BoundTensor> tensors_;  // by TENSOR
-  std::vector<BoundExpr> exprs_;      // by EXPR
-  std::vector<BoundLoop> loops_;      // by AXIS
-  std::vector<BoundAccess> accesses_;
+  std::vector<i64> symbols_;           // by SYMBOL: value of extents, scalars and facts
+  std::vector<BoundArray> arrays_;     // by SYMBOL
+  std::vector<BoundTensor> tensors_;   // by TENSOR
+  std::vector<BoundExpr> exprs_;       // by EXPR
+  std::vector<BoundLoop> loops_;       // by AXIS
+  std::vector<BoundAccess> accesses_;  // by ACCESS, then for words that name one again
   std::vector<BoundDim> dims_;
   std::vector<BoundSite> sites_;    // by SITE
   std::vector<u32> site_accesses_;  // the accesses of each site, in argument order
@@ -364,8 +364,8 @@ class BoundPlan {
   std::vector<BoundAfter> afters_;
   std::vector<BoundExpr> after_indices_;
   u32 num_storages_ = 0;
-  std::vector<Affine> offsets_;     // by ACCESS
-  std::vector<ptowsp_view> views_;  // by ACCESS
+  std::vector<Affine> offsets_;     // by access
+  std::vector<ptowsp_view> views_;  // by access
   std::vector<u64> outer_tasks_;    // of the independent loop: tasks before each iteration
   u32 independent_axis_ = kNone;
   u32 first_copy_ = kMaxVars;
