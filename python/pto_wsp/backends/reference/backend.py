@@ -17,12 +17,12 @@ import numpy as np
 
 from pto_wsp.backends.base import Generated
 from pto_wsp.backends.reference.bound import BoundPlan
-from pto_wsp.backends.reference.call import NativeFailure, make_caller
+from pto_wsp.backends.reference.call import kernel_error, make_caller
 from pto_wsp.backends.reference.check import check_plan, trace_capacity
 from pto_wsp.backends.reference.task_hash import task_words
-from pto_wsp.backends.reference.walk import Task, Walk, call_text
+from pto_wsp.backends.reference.walk import Task, Walk
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import ExecutionError, KernelError
+from pto_wsp.errors import ExecutionError
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.plan import Feature, Kernel, Plan, Section, Site
 from pto_wsp.plan.disasm import directive_texts
@@ -232,21 +232,7 @@ class ReferenceRun:
         try:
             self._engine.callers[task.kernel](task, self._bound)
         except Exception as error:
-            raise self._kernel_error(task, error) from error
+            raise kernel_error(self._engine.plan, task, error) from error
         self._events.append((task, start, time.perf_counter_ns() - began))
         self._tasks += 1
         self._accesses += len(task.regions)
-
-    def _kernel_error(self, task: Task, error: Exception) -> KernelError:
-        plan = self._engine.plan
-        name = plan.kernel_names[task.kernel]
-        what = str(error)
-        if not isinstance(error, NativeFailure):
-            what = f"{type(error).__name__}: {what}".rstrip(": ")
-        return KernelError(
-            Code.KERNEL_FAILED,
-            f"kernel {call_text(name, task.indices)} failed: {what}",
-            kernel=name,
-            indices=task.indices,
-            loc=plan.loc(Section.SITE, task.site),
-        )

@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, assert_never
 
 from pto_wsp.backends.reference.bound import Array
-from pto_wsp.backends.reference.region import DimRange, Region
-from pto_wsp.backends.reference.walk import Task
+from pto_wsp.backends.reference.region import DimRange, Region, params_of, region_params
+from pto_wsp.backends.reference.walk import Task, call_text
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import KernelError
 from pto_wsp.kernels import (
     LoadedKernel,
     NativeCall,
@@ -23,7 +25,7 @@ from pto_wsp.kernels import (
     scalar_value,
     scattered,
 )
-from pto_wsp.plan import NONE, AccessMode, Kernel, Param, ParamKind, Plan, Tensor
+from pto_wsp.plan import NONE, AccessMode, ParamKind, Plan, Section, Tensor
 
 _ERROR_BYTES = 8192
 # What a kernel gets for a region: an array, one per page of a paged parameter, nothing of a token.
@@ -50,6 +52,22 @@ Caller = Callable[[Task, TaskMemory], None]
 
 class NativeFailure(Exception):
     """A native kernel returned a failure; the message is the one it wrote."""
+
+
+def kernel_error(plan: Plan, task: Task, error: Exception, why: str | None = None) -> KernelError:
+    """What a user sees of a kernel that raised."""
+    name = plan.kernel_names[task.kernel]
+    what = str(error)
+    if not isinstance(error, NativeFailure):
+        what = f"{type(error).__name__}: {what}".rstrip(": ")
+    return KernelError(
+        Code.KERNEL_FAILED,
+        f"kernel {call_text(name, task.indices)} failed: {what}",
+        kernel=name,
+        indices=task.indices,
+        loc=plan.loc(Section.SITE, task.site),
+        why=why,
+    )
 
 
 def region_view(tensor: Array, region: Region) -> Array:
@@ -101,17 +119,6 @@ def _argument(bound: TaskMemory, region: Region, kind: ParamKind) -> View:
     return views if kind == ParamKind.PAGED else views[0]
 
 
-def _params(plan: Plan, kernel: int) -> tuple[Param, ...]:
-    record = plan.records(Kernel)[kernel]
-    return plan.records(Param)[record.params : record.params + record.num_params]
-
-
-def _kinds(params: tuple[Param, ...]) -> list[ParamKind]:
-    """How the kernel sees each region."""
-    values = (ParamKind.SCALAR, ParamKind.CONSTEXPR)
-    return [ParamKind(param.kind) for param in params if param.kind not in values]
-
-
 def make_caller(plan: Plan, index: int, kernel: LoadedKernel) -> Caller:
     """What runs the tasks of a kernel."""
     match kernel:
@@ -124,8 +131,8 @@ def make_caller(plan: Plan, index: int, kernel: LoadedKernel) -> Caller:
 
 
 def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
-    params = _params(plan, index)
-    kinds = _kinds(params)
+    params = params_of(plan, index)
+    kinds = [ParamKind(param.kind) for param in region_params(plan, index)]
 
     def call(task: Task, bound: TaskMemory) -> None:
         views = [_argument(bound, r, k) for r, k in zip(task.regions, kinds, strict=True)]
@@ -156,7 +163,7 @@ def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
 def _native_caller(plan: Plan, index: int, kernel: NativeKernel) -> Caller:
     function = NativeFunction(kernel.address)
     message = ctypes.create_string_buffer(_ERROR_BYTES)
-    kinds = _kinds(_params(plan, index))
+    kinds = [ParamKind(param.kind) for param in region_params(plan, index)]
 
     def call(task: Task, bound: TaskMemory) -> None:
         message.value = b""

@@ -10,25 +10,23 @@ import numpy as np
 
 from pto_wsp.backends.reference.bound import Array, BoundPlan
 from pto_wsp.backends.reference.call import (
-    NativeFailure,
+    kernel_error,
     make_caller,
     page_views,
     region_view,
 )
-from pto_wsp.backends.reference.region import DimRange, Region
+from pto_wsp.backends.reference.region import DimRange, Region, params_of, region_params
 from pto_wsp.backends.reference.walk import Task, Walk, call_text
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import ExecutionError, KernelError
+from pto_wsp.errors import ExecutionError
 from pto_wsp.kernels import LoadedKernel, scalar_value
 from pto_wsp.plan import (
     NONE,
     AccessMode,
     Axis,
     Instr,
-    Kernel,
     Op,
-    Param,
     ParamKind,
     Plan,
     Section,
@@ -64,17 +62,8 @@ def run_task(
         make_caller(plan, task.kernel, kernels[task.kernel])(alone, copies)
         arrays |= copies.shown("after", written=True)
     except Exception as error:
-        what = str(error)
-        if not isinstance(error, NativeFailure):
-            what = f"{type(error).__name__}: {what}".rstrip(": ")
-        raise KernelError(
-            Code.KERNEL_FAILED,
-            f"kernel {call_text(name, indices)} failed: {what}",
-            kernel=name,
-            indices=indices,
-            loc=loc,
-            why=f"what it was given is in {where}",
-        ) from error
+        why = f"what it was given is in {where}"
+        raise kernel_error(plan, task, error, why) from error
     finally:
         np.savez(where, allow_pickle=False, **arrays)
     return TaskDump(name, indices, loc, where, arrays)
@@ -144,9 +133,7 @@ def _bad_indices(plan: Plan, site: int, what: str, names: list[str]) -> Executio
 
 
 def _scalars(plan: Plan, task: Task) -> dict[str, Array]:
-    record = plan.records(Kernel)[task.kernel]
-    params = plan.records(Param)[record.params : record.params + record.num_params]
-    named = [p for p in params if p.kind == ParamKind.SCALAR]
+    named = [p for p in params_of(plan, task.kernel) if p.kind == ParamKind.SCALAR]
     return {
         plan.string(p.name): np.array(scalar_value(DType(p.dtype), bits))
         for p, bits in zip(named, task.scalars, strict=True)
@@ -222,7 +209,7 @@ class Copies:
     def __init__(self, bound: BoundPlan, task: Task) -> None:
         self.plan = bound.plan
         self._bound = bound
-        self._params = _params(bound.plan, task.kernel)
+        self._params = region_params(bound.plan, task.kernel)
         self.tensors: dict[int, Array] = {}
         self._pools: dict[int, Array] = {}
         self._tables: dict[int, Array] = {}
@@ -303,13 +290,6 @@ class Copies:
             replace(region, pages=tuple(renumbered[page] for page in region.pages))
             for region in regions
         ]
-
-
-def _params(plan: Plan, kernel: int) -> list[Param]:
-    """Those that are regions."""
-    record = plan.records(Kernel)[kernel]
-    params = plan.records(Param)[record.params : record.params + record.num_params]
-    return [p for p in params if p.kind not in (ParamKind.SCALAR, ParamKind.CONSTEXPR)]
 
 
 def _last(dim: DimRange) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.expr import INT64_MAX, Evaluator, ExprFault, Scope
 from pto_wsp.backends.reference.memory import Memory
-from pto_wsp.backends.reference.region import DimRange, Region
+from pto_wsp.backends.reference.region import DimRange, Region, params_of, region_params
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
@@ -29,7 +29,6 @@ from pto_wsp.plan import (
     Entry,
     ExprRef,
     Instr,
-    Kernel,
     Op,
     Param,
     ParamKind,
@@ -233,7 +232,7 @@ class Walk:
         record = self._sites[site]
         words = self._code[record.pc + 1 : record.pc + 1 + self._code[record.pc].operand1]
         scope = self._scope(indices)
-        params = self._region_params(record.kernel)
+        params = region_params(self._plan, record.kernel)
         accesses = [word.operand2 for word in words if word.opcode in REGION_WORDS]
         try:
             regions = tuple(
@@ -247,12 +246,6 @@ class Walk:
         task = Task(self._next_task, site, record.kernel, indices, regions, scalars)
         self._next_task += 1
         return task
-
-    def _region_params(self, kernel: int) -> list[Param]:
-        record = self._plan.records(Kernel)[kernel]
-        params = self._plan.records(Param)[record.params : record.params + record.num_params]
-        values = (ParamKind.SCALAR, ParamKind.CONSTEXPR)
-        return [param for param in params if param.kind not in values]
 
     def _argument(self, access: int, param: Param, scope: Scope) -> Region:
         """The region that a parameter gets; ExprFault if it does not fit its tile."""
@@ -270,8 +263,7 @@ class Walk:
     def _scalars(self, kernel: int, nodes: list[int], scope: Scope) -> tuple[int, ...]:
         if not nodes:
             return ()
-        record = self._plan.records(Kernel)[kernel]
-        params = self._plan.records(Param)[record.params : record.params + record.num_params]
+        params = params_of(self._plan, kernel)
         dtypes = [DType(param.dtype) for param in params if param.kind == ParamKind.SCALAR]
         values = [self._evaluator.value(node, scope) for node in nodes]
         return tuple(scalar_bits(d, v) for d, v in zip(dtypes, values, strict=True))
