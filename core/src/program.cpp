@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "ptowsp/order.h"
+
 namespace ptowsp {
 
 std::unique_ptr<Program> Program::make(std::shared_ptr<const LoadedPlan> plan,
@@ -56,10 +58,14 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
     const std::lock_guard lock(pool_->mutex);
     workspace = workspace_;
   }
-  fresh.plan = BoundPlan::bind(plan(), bindings, count, error, {workers_, &workspace});
+  fresh.plan = BoundPlan::bind(plan(), bindings, count, error,
+                               {workers_, config_.most_lanes(workers_), &workspace});
   if (workspace != nullptr) {
     const std::lock_guard lock(pool_->mutex);
     workspace_ = std::move(workspace);
+  }
+  if (fresh.plan != nullptr && !check_bound_order(*fresh.plan, config_, workers_, error)) {
+    fresh.plan.reset();
   }
   if (fresh.plan != nullptr) {
     fresh.plan->remember(bindings, count);

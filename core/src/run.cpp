@@ -46,6 +46,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   if (memory == nullptr) memory = std::move(memory_);
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
   flow_->table().set_alone(!started_);
+  set_forks();
   if (traced_) ready_ticks_.resize(flow_->table().capacity());
   if (config_.issued) {
     issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed_);
@@ -57,6 +58,23 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
     workers_[w]->deque = &flow_->queues(w)->shared;
     workers_[w]->own = &flow_->queues(w)->own;
   }
+}
+
+// Where a loop has few iterations that are proved independent and the order is open, each worker's
+// worth of them is generated at a time, so that one long chain does not fill the window.
+void Run::set_forks() {
+  std::vector<LoopOrder> orders = config_.orders;
+  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
+                          config_.start == StartPolicy::IMMEDIATE && !config_.issued;
+  if (orders.empty() && open_order && workers() > 1 && plan_->independent_axis() != kNone) {
+    orders.push_back({plan_->independent_axis(), OrderPolicy::PARALLEL});
+  }
+  std::vector<u32> axes;
+  for (const LoopOrder& order : orders) {
+    if (order.policy != OrderPolicy::SEQUENTIAL) axes.push_back(order.axis);
+  }
+  plan_->set_forks(axes);
+  flow_->set_orders(orders, workers());
 }
 
 RunParts Run::end() {
@@ -88,7 +106,7 @@ RunParts Run::end() {
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed) {
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
-      config.issued) {
+      config.issued || !config.orders.empty()) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;

@@ -214,7 +214,8 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
         event.pool = issuer_->pool(slot);
       }
       event.ready_ns = ready_ticks_[slot];
-      event.task_id = event.seq = task_id;
+      event.task_id = task_id;
+      event.seq = flow_->seq(slot) + done;
       event.site = r.site();
       event.stolen = stolen ? 1 : 0;
       ok = run_traced(worker, &event, loops, &me.error);
@@ -354,8 +355,9 @@ void Run::start_held(u32 worker) {
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.
 bool Run::runs_serially() {
-  const bool open_order =
-      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE && !issuer_;
+  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
+                          config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
+                          !flow_->has_lanes();
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;
@@ -430,7 +432,7 @@ void Run::push_fifo(Worker* me, u32 slot) {
   u64 size = 0;
   {
     const std::lock_guard lock(fifo_mutex_);
-    fifo_->push(slot, flow_->table()[slot].task_id);
+    fifo_->push(slot, flow_->seq(slot));
     size = fifo_->size();
   }
   me->ready_high = std::max(me->ready_high, size);

@@ -79,6 +79,7 @@ class Code(Enum):
     DIRECTIVE_VALUE = "PTO320", "a directive with a value it does not have"
     DIRECTIVE_NOT_ENFORCED = "PTO321", "a directive that the target cannot enforce"
     DIRECTIVES_CONTRADICT = "PTO322", "directives that contradict each other"
+    ORDER_NOT_PROVED = "PTO323", "iterations that may not be generated in another order"
     TASKS_DEPEND_ON_DATA = "PTO330", "tasks that are known only while the program runs"
 
     UNKNOWN_NAME = "PTO401", "a name that the program does not bind"

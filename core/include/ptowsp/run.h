@@ -143,6 +143,7 @@ class Run {
   static Mode choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                           bool hashed);
 
+  void set_forks();
   // run_inline.cpp
   void work_inline(u32 worker);
   bool next_range(Cursor* cursor);

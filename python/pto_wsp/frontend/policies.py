@@ -35,6 +35,7 @@ NUMBERS: dict[str, dict[str, int]] = {
     "Pools": {"single": 0, "custom": 2},
     "DepthScope": {"global": 0, "per_stream": 1, "per_pool": 2, "per_key": 3},
     "OnFull": {"stall": 0, "error": 1},
+    "OrderPolicy": {"Sequential": 0, "Parallel": 1, "Interleaved": 2},
 }
 
 
@@ -362,6 +363,33 @@ class DepthGate:
     def directive(self) -> tuple[ir.DirectiveArg, ...]:
         scope, full = NUMBERS["DepthScope"][self.scope], NUMBERS["OnFull"][self.on_full]
         return (self.depth, scope, full, *(() if self.key is None else (self.key.expr,)))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPolicy:
+    """In which order the values of an axis are generated: `Sequential`, `Parallel` or
+    `Interleaved(n)`."""
+
+    kind: str
+    count: int = 0
+
+    def directive(self, axis: str) -> tuple[ir.DirectiveArg, ...]:
+        count = (self.count,) if self.kind == "Interleaved" else ()
+        return (axis, NUMBERS["OrderPolicy"][self.kind], *count)
+
+    def __repr__(self) -> str:
+        return self.kind + (f"({self.count})" if self.count else "")
+
+
+# One after the other.
+Sequential = OrderPolicy("Sequential")
+# Several at a time, each at its own pace.
+Parallel = OrderPolicy("Parallel")
+
+
+def Interleaved(n: int) -> OrderPolicy:  # noqa: N802 - one of three values
+    """n values of the axis at a time, in turns of one task; one that ends gives way to the next."""
+    return OrderPolicy("Interleaved", positive(n, "Interleaved(n)"))
 
 
 def positive(value: object, form: str) -> int:

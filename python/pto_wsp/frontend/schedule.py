@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from pto_wsp.frontend.policies import (
     DepthGate,
     DispatchPolicy,
     Metric,
+    OrderPolicy,
     Pools,
     ReadyPolicy,
     StartPolicy,
@@ -53,6 +54,7 @@ class Schedule:
     stream_by: Key | None = None
     timing: TimingPolicy | None = None
     pipeline_depth: tuple[DepthGate, ...] | None = None
+    order: tuple[tuple[str, OrderPolicy], ...] | None = None
     locs: tuple[tuple[str, SrcLoc | None], ...] = field(default=(), compare=False)
 
     # --- the calls ---
@@ -103,6 +105,19 @@ class Schedule:
         """One gate more, or another one of the same scope."""
         kept = tuple(g for g in self.pipeline_depth or () if g.scope != gate.scope)
         return self._with(pipeline_depth=(*kept, gate))
+
+    def with_order(self, given: Mapping[str, object]) -> Schedule:
+        """The order of some axes more, or another one."""
+        if not given:
+            raise directive_error(
+                "order() of no axis", "it orders the values of axes", "write order(rows=Parallel)"
+            )
+        orders = dict(self.order or ())
+        for axis, policy in given.items():
+            found = _checked("order", axis, policy, OrderPolicy, "Interleaved(4)")
+            assert found is not None
+            orders[axis] = found
+        return self._with(order=tuple(orders.items()))
 
     def _with(self, **new: object) -> Schedule:
         loc = srcloc.here()
@@ -212,6 +227,7 @@ class Schedule:
         if self.timing is not None:
             found.append(("timing", (self.timing.number, self.timing.count)))
         found += [("pipeline_depth", gate.directive()) for gate in self.pipeline_depth or ()]
+        found += [("order", policy.directive(axis)) for axis, policy in self.order or ()]
         return found
 
     @staticmethod
@@ -233,7 +249,8 @@ class Schedule:
     def _calls(self) -> list[tuple[str, object]]:
         names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing")
         found = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
-        return [*found, *(("pipeline_depth", gate) for gate in self.pipeline_depth or ())]
+        found += [("pipeline_depth", gate) for gate in self.pipeline_depth or ()]
+        return found if self.order is None else [*found, ("order", dict(self.order))]
 
 
 def _shown(value: object) -> str:
@@ -245,6 +262,8 @@ def _shown(value: object) -> str:
             return f"{depth}, scope={scope!r}{more}, on_full={on_full!r}"
         case Key():
             return str(value)
+        case dict():
+            return ", ".join(f"{axis}={policy!r}" for axis, policy in value.items())
         case _:
             return repr(value)
 

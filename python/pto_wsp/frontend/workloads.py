@@ -25,6 +25,7 @@ from pto_wsp.frontend.policies import (
     DepthGate,
     DispatchPolicy,
     Metric,
+    OrderPolicy,
     Pools,
     ReadyPolicy,
     StartPolicy,
@@ -125,6 +126,10 @@ class Workload:
         "per_key". On a full gate a task waits ("stall") or the run ends ("error")."""
         found = None if key is None else key_of(key, "pipeline_depth")
         return self._under(self.schedule.with_depth(DepthGate(depth, scope, found, on_full)))
+
+    def order(self, **axes: OrderPolicy) -> Workload:
+        """In which order the values of axes are generated: order(batch=Interleaved(4))."""
+        return self._under(self.schedule.with_order(axes))
 
     def _under(self, schedule: Schedule) -> Workload:
         return _workload(self.name, self._source, schedule)

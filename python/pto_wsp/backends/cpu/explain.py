@@ -23,6 +23,7 @@ _HOW: dict[Directive, str] = {
     Directive.STREAM_BY: "the key is computed where a task is generated",
     Directive.TIMING: "ready tasks are held in front of the queues, as the policy says",
     Directive.POOLS: "queues for each pool; a worker takes from its own pool only",
+    Directive.ORDER: "a cursor for each value that is generated at a time; running follows seq",
     Directive.PIPELINE_DEPTH: "a counter, taken before a task is queued and given back at its end",
 }
 _COST: dict[Directive, Callable[[Stats], str]] = {

@@ -86,6 +86,14 @@ class Failure:
                     if self.record is not None
                     else "use a key of that range, or more workers: compile(num_threads=...)",
                 )
+            case Status.ORDER_REFUSED:
+                return ScheduleError(
+                    Code.ORDER_NOT_PROVED,
+                    self.message,
+                    loc=self._loc(plan),
+                    why="results are those of program order, whatever the order of generation",
+                    fix="leave this order out, or write to memory of its own in each iteration",
+                )
             case Status.SCHEDULE_ERROR:
                 return ScheduleError(
                     Code.DIRECTIVE_NOT_ENFORCED,
