@@ -88,7 +88,7 @@ RunParts Run::end() {
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed) {
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
-      config.issued) {
+      config.issued || config.window_bytes > 0) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;
@@ -184,6 +184,7 @@ ptowsp_stats Run::stats() const {
     out.phases = flow_->phases();
     out.live_high = flow_->live_high();
     out.map_high = flow_->map_high();
+    out.window_bytes_high = flow_->bytes_high();
     out.bounds_checked = flow_->bounds_checked();
     out.memory_bytes = flow_->bytes();
     out.window_stalls = window_stalls_;

@@ -308,9 +308,11 @@ void Run::window_full(u32 worker) {
     stall_since_ = clock_.since();
     window_stalls_ += 1;
     if (config_.window_mode == WindowMode::ABORT) {
+      const bool records = config_.window_bytes == 0 || flow_->live() == config_.window;
+      const std::string size = records ? std::to_string(config_.window) + " records"
+                                       : std::to_string(config_.window_bytes) + " bytes";
       Error error = Error::make(Status::WINDOW_OVERFLOW,
-                                "the task window of " + std::to_string(config_.window) +
-                                    " records is full and its mode is ABORT");
+                                "the task window of " + size + " is full and its mode is ABORT");
       const Cursor& c = flow_->cursor();
       error.at_task(c.site, c.task_id, c.vars, plan_->sites()[c.site].level);
       fail_now(std::move(error));
@@ -354,8 +356,9 @@ void Run::start_held(u32 worker) {
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.
 bool Run::runs_serially() {
-  const bool open_order =
-      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE && !issuer_;
+  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
+                          config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
+                          config_.window_bytes == 0;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;

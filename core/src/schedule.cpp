@@ -171,8 +171,17 @@ bool set_start(const Args& a, ScheduleConfig* out) {
 }
 
 bool set_window(const Args& a, ScheduleConfig* out) {
-  if (!a.in(0, 1, 1 << 24) || !a.in(1, 0, 0) || !a.in(2, 0, 2)) return false;
-  out->window = static_cast<u32>(a.value(0));
+  if (!a.in(0, 1, INT64_MAX) || !a.in(1, 0, static_cast<i64>(WindowUnit::BYTES)) ||
+      !a.in(2, 0, 2)) {
+    return false;
+  }
+  if (static_cast<WindowUnit>(a.value(1)) == WindowUnit::BYTES) {  // beside the default of records
+    out->window_bytes = static_cast<u64>(a.value(0));
+  } else if (a.in(0, 1, 1 << 24)) {
+    out->window = static_cast<u32>(a.value(0));
+  } else {
+    return false;
+  }
   out->window_mode = static_cast<WindowMode>(a.value(2));
   return true;
 }

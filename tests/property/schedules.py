@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from pto_wsp import ir
 from pto_wsp.ir import Binary, BinaryOp, Const
-from pto_wsp.plan import DepthScope, DispatchPolicy, PoolPolicy, ReadyPolicy, TimingPolicy
+from pto_wsp.plan import (
+    DepthScope,
+    DispatchPolicy,
+    PoolPolicy,
+    ReadyPolicy,
+    TimingPolicy,
+    WindowUnit,
+)
 
 TRACED = ir.Directive("TRACE", (1, 1 << 16))
 STEALS, PRIORITY = ReadyPolicy.WORK_STEAL, ReadyPolicy.PRIORITY
@@ -61,6 +68,27 @@ def dispatches(draw: st.DrawFn, steals: bool = False) -> tuple[ir.DirectiveArg, 
 
 
 @st.composite
+def windows(draw: st.DrawFn) -> tuple[int, int]:
+    """Tasks or bytes; `with_room` makes those of bytes large enough for each task alone."""
+    if draw(some(True, False)):
+        return draw(some(1, 2, 7, 64, 8192)), WindowUnit.TASKS
+    return draw(some(1, 16, 100, 3000)), WindowUnit.BYTES
+
+
+def with_room(schedule: tuple[ir.Directive, ...], most: int) -> tuple[ir.Directive, ...]:
+    """The schedule for tasks that write up to `most` bytes."""
+
+    def grown(directive: ir.Directive) -> ir.Directive:
+        match directive.args:
+            case (int(limit), WindowUnit.BYTES, mode) if directive.name == "WINDOW":
+                return ir.Directive("WINDOW", (max(limit, most), WindowUnit.BYTES, mode))
+            case _:
+                return directive
+
+    return tuple(map(grown, schedule))
+
+
+@st.composite
 def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive, ...]:
     """Complete dependence policies with any other directives; always a trace. `issued` says
     whether there are directives beyond window, start and ready."""
@@ -69,7 +97,7 @@ def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive
     maybe: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
         "DEPS": lambda: (draw(some(0, 2)),),
         "START": lambda: draw(some((0, 0), (1, 0), (2, 1), (2, 5), (2, 100_000))),
-        "WINDOW": lambda: (draw(some(1, 2, 7, 64, 8192)), 0, draw(some(0, 0, 2))),
+        "WINDOW": lambda: (*draw(windows()), draw(some(0, 0, 2))),
     }
     if issued:
         streams = draw(some(None, 1, 2, 5))

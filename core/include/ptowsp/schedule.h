@@ -36,6 +36,7 @@ struct ScheduleConfig {
   StartPolicy start = StartPolicy::IMMEDIATE;
   u64 start_threshold = 0;
   u32 window = 8192;
+  u64 window_bytes = 0;  // 0: only records are counted
   WindowMode window_mode = WindowMode::STALL;
   TracePolicy trace = TracePolicy::NONE;
   u64 trace_capacity = 1u << 20;  // events kept per worker

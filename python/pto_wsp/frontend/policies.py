@@ -22,7 +22,7 @@ NUMBERS: dict[str, dict[str, int]] = {
     "ReadyPolicy": {"fifo": 1, "work_steal": 2, "priority": 3},
     "StartPolicy": {"immediate": 0, "after_orchestration": 1, "threshold": 2},
     "TracePolicy": {"none": 0, "timestamps": 1},
-    "WindowUnit": {"tasks": 0},
+    "WindowUnit": {"tasks": 0, "bytes": 1},
     "DispatchPolicy": {
         "work_steal": 0,
         "round_robin": 1,
@@ -167,7 +167,8 @@ class TracePolicy(_Policy):
 
 @dataclass(frozen=True, slots=True)
 class TaskWindow:
-    """At most `size` tasks are generated and not finished at any time."""
+    """At most `size` tasks are generated and not finished at any time; with unit="bytes", at most
+    as many as write `size` bytes together (Out, InOut and Accum regions, temporaries included)."""
 
     size: int = 8192
     unit: str = "tasks"
@@ -175,18 +176,11 @@ class TaskWindow:
 
     def __post_init__(self) -> None:
         positive(self.size, "TaskWindow(size)")
-        if self.unit == "bytes":
-            raise _coded_error(
-                Code.DIRECTIVE_NOT_ENFORCED,
-                'TaskWindow(unit="bytes")',
-                "this version does not count bytes and so could not enforce the limit",
-                'limit the number of tasks: TaskWindow(size, unit="tasks")',
-            )
         if self.unit not in NUMBERS["WindowUnit"]:
             raise directive_error(
                 f"TaskWindow(unit={self.unit!r})",
                 "no such unit",
-                'use unit="tasks"',
+                'use unit="tasks" or unit="bytes"',
             )
         if not isinstance(cast(object, self.mode), WindowMode):
             raise directive_error(
@@ -372,8 +366,4 @@ def positive(value: object, form: str) -> int:
 
 
 def directive_error(what: str, why: str, fix: str) -> ScheduleError:
-    return _coded_error(Code.DIRECTIVE_VALUE, what, why, fix)
-
-
-def _coded_error(code: Code, what: str, why: str, fix: str) -> ScheduleError:
-    return ScheduleError(code, what, loc=srcloc.here(), why=why, fix=fix)
+    return ScheduleError(Code.DIRECTIVE_VALUE, what, loc=srcloc.here(), why=why, fix=fix)

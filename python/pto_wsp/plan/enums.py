@@ -483,7 +483,7 @@ class WindowUnit(IntEnum):
     """What a task window counts."""
 
     TASKS = 0  # live records
-    BYTES = 1  # bytes of written regions
+    BYTES = 1  # bytes that live tasks write
 
 
 class WindowMode(IntEnum):
@@ -541,3 +541,4 @@ class Status(IntEnum):
     NO_MEMORY = 23  # there is no memory for temporaries
     TILE_MISFIT = 24  # a region is larger than the tile that the kernel takes
     STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says
+    TASK_TOO_LARGE = 26  # a task writes more bytes than the window holds

@@ -33,6 +33,7 @@ class Stats:
     gate_stalls: int = 0
     loads: int = 0
     control_waits: int = 0
+    window_bytes_high: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()
 

@@ -15,7 +15,7 @@ _HOW: dict[Directive, str] = {
     Directive.DEPS: "regions are compared where nothing is proved, when tasks are generated",
     Directive.READY: "one order of ready tasks, or a queue for each worker that others take from",
     Directive.START: "ready tasks are held back until then, or until nothing else could go on",
-    Directive.WINDOW: "a table of that many records; generation waits for a free one",
+    Directive.WINDOW: "generation waits for a free record, and for room where bytes are counted",
     Directive.TRACE: "a ring of events for each worker",
     Directive.DISPATCH: "a queue for each worker, from which only that worker takes",
     Directive.DISPATCH_THRESHOLD: "the level is chosen where a task is generated; then as dispatch",
@@ -31,6 +31,7 @@ _COST: dict[Directive, Callable[[Stats], str]] = {
     Directive.WINDOW: lambda s: (
         f"{s.window_stalls} stalls of {s.window_stall_ns / 1e6:.3f} ms in all, "
         f"at most {s.live_high} records"
+        + (f" and {s.window_bytes_high} bytes" if s.window_bytes_high else "")
     ),
     Directive.READY: lambda s: f"at most {s.ready_high} tasks waited, {s.stolen} were stolen",
     Directive.TRACE: lambda s: f"{s.trace_dropped} events were overwritten",
