@@ -123,7 +123,10 @@ def _issued(
     found: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
         "DISPATCH": lambda: draw(dispatches(steals)),
         "TIMING": lambda: draw(st.sampled_from(timings)),
-        "POOLS": lambda: (PoolPolicy.CUSTOM, draw(some(1, 2, 5)), draw(keys())),
+        "POOLS": lambda: draw(
+            st.tuples(st.just(PoolPolicy.CUSTOM), some(1, 2, 5), keys())
+            | st.just((PoolPolicy.BY_EXEC_UNIT,))
+        ),
     }
     if streams is not None:
         number = streams

@@ -32,7 +32,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "static_partition": 5,
     },
     "TimingPolicy": {"immediate": 0, "batched": 1, "interleaved": 2, "rate_limit": 3},
-    "Pools": {"single": 0, "custom": 2},
+    "Pools": {"single": 0, "by_exec_unit": 1, "custom": 2},
     "DepthScope": {"global": 0, "per_stream": 1, "per_pool": 2, "per_key": 3},
     "OnFull": {"stall": 0, "error": 1},
 }
@@ -297,6 +297,12 @@ class Pools(_Policy):
     def single(cls) -> Pools:
         """One for all (the default)."""
         return cls("single")
+
+    @classmethod
+    def by_exec_unit(cls) -> Pools:
+        """Pool 0 runs kernels of exec_unit "vector" and "any", pool 1 those of "cube". Workers are
+        divided evenly between them whatever the kernels are, like the cores of a machine."""
+        return cls("by_exec_unit", 2)
 
     @classmethod
     def custom(cls, key: Callable[[Any], Any], count: int) -> Pools:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pto_wsp.plan import DepsPolicy, Directive, Plan, ScheduleArg, ScheduleEntry, Section
+from pto_wsp.plan import (
+    DepsPolicy,
+    Directive,
+    ExecUnit,
+    Kernel,
+    Plan,
+    PoolPolicy,
+    ScheduleArg,
+    ScheduleEntry,
+    Section,
+)
 from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.stats import Stats
 
 _TRUSTED = " (trusted: a promise that no other regions overlap)"
+
+_CUBE = (ExecUnit.AIC, ExecUnit.AIC_AIV)
 
 _HOW: dict[Directive, str] = {
     Directive.DEPS: "regions are compared where nothing is proved, when tasks are generated",
@@ -41,6 +53,15 @@ _COST: dict[Directive, Callable[[Stats], str]] = {
 }
 
 
+def _empty_pools(plan: Plan, entry: ScheduleEntry) -> str:
+    """Which workers have nothing to do, as far as the kernels say."""
+    if plan.records(ScheduleArg)[entry.args].bits != PoolPolicy.BY_EXEC_UNIT:
+        return ""
+    cube = [kernel.exec_unit in _CUBE for kernel in plan.records(Kernel)]
+    lacks = [name for name, found in (("cube", any(cube)), ("vector", not all(cube))) if not found]
+    return "".join(f"; no kernel is for {name} workers, which rest" for name in lacks)
+
+
 def explain(plan: Plan, stats: Stats | None) -> list[Explained]:
     """One entry for each directive of the schedule."""
     texts = directive_texts(plan)
@@ -50,6 +71,8 @@ def explain(plan: Plan, stats: Stats | None) -> list[Explained]:
         if entry.id == Directive.DEPS:
             policy = plan.records(ScheduleArg)[entry.args].bits
             how += _TRUSTED if policy == DepsPolicy.EXACT else ""
+        if entry.id == Directive.POOLS:
+            how += _empty_pools(plan, entry)
         cost = _COST.get(Directive(entry.id))
         spent = "" if cost is None or stats is None else cost(stats)
         out.append(Explained(texts[index], how, spent, plan.loc(Section.SCHEDULE, index)))
