@@ -58,6 +58,7 @@ void Flow::set_issuer(Issuer* issuer, u32 streams) {
 u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const {
   constexpr i64 kMost = 8;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return 1;
+  if (config.batch_deps > 0) return 1;  // they are counted one by one
   const BoundSite& site = plan_.sites()[s];
   if (!site.simple || tracking_.needs_regions(s) || site.awaited || site.num_afters > 0) return 1;
   i64 tasks = 1;

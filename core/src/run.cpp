@@ -88,7 +88,7 @@ RunParts Run::end() {
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed) {
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
-      config.issued || config.window_bytes > 0) {
+      config.issued || config.window_bytes > 0 || config.batch_deps > 0) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;
@@ -208,6 +208,8 @@ ptowsp_stats Run::stats() const {
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
     out.stolen += w->stolen;
+    out.dep_batches += w->batches;
+    out.dep_flushes += w->early_flushes;
     out.loads += w->loads;
     out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
     if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;

@@ -186,6 +186,12 @@ bool set_window(const Args& a, ScheduleConfig* out) {
   return true;
 }
 
+bool set_batch_deps(const Args& a, ScheduleConfig* out) {
+  if (!a.in(0, 1, INT32_MAX)) return false;
+  out->batch_deps = static_cast<u64>(a.value(0));
+  return true;
+}
+
 bool set_trace(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 0, 1)) return false;
   out->trace = static_cast<TracePolicy>(a.value(0));
@@ -219,6 +225,8 @@ bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
       return set_timing(a, out);
     case Directive::POOLS:
       return set_pools(a, out);
+    case Directive::BATCH_DEPS:
+      return set_batch_deps(a, out);
     case Directive::PIPELINE_DEPTH:
       return add_gate(a, out);
     default:

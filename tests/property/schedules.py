@@ -97,6 +97,7 @@ def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive
     maybe: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
         "DEPS": lambda: (draw(some(0, 2)),),
         "START": lambda: draw(some((0, 0), (1, 0), (2, 1), (2, 5), (2, 100_000))),
+        "BATCH_DEPS": lambda: (draw(some(1, 2, 5, 1000)),),
         "WINDOW": lambda: (*draw(windows()), draw(some(0, 0, 2))),
     }
     if issued:

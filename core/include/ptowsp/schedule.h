@@ -37,6 +37,7 @@ struct ScheduleConfig {
   u64 start_threshold = 0;
   u32 window = 8192;
   u64 window_bytes = 0;  // 0: only records are counted
+  u64 batch_deps = 0;    // 0: successors are released at once
   WindowMode window_mode = WindowMode::STALL;
   TracePolicy trace = TracePolicy::NONE;
   u64 trace_capacity = 1u << 20;  // events kept per worker

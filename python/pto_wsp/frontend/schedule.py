@@ -53,6 +53,7 @@ class Schedule:
     stream_by: Key | None = None
     timing: TimingPolicy | None = None
     pipeline_depth: tuple[DepthGate, ...] | None = None
+    batch_deps: int | None = None
     locs: tuple[tuple[str, SrcLoc | None], ...] = field(default=(), compare=False)
 
     # --- the calls ---
@@ -103,6 +104,9 @@ class Schedule:
         """One gate more, or another one of the same scope."""
         kept = tuple(g for g in self.pipeline_depth or () if g.scope != gate.scope)
         return self._with(pipeline_depth=(*kept, gate))
+
+    def with_batch_deps(self, count: int) -> Schedule:
+        return self._with(batch_deps=positive(count, "batch_deps(n)"))
 
     def _with(self, **new: object) -> Schedule:
         loc = srcloc.here()
@@ -212,6 +216,8 @@ class Schedule:
         if self.timing is not None:
             found.append(("timing", (self.timing.number, self.timing.count)))
         found += [("pipeline_depth", gate.directive()) for gate in self.pipeline_depth or ()]
+        if self.batch_deps is not None:
+            found.append(("batch_deps", (self.batch_deps,)))
         return found
 
     @staticmethod
@@ -231,7 +237,7 @@ class Schedule:
         return ".".join(calls)
 
     def _calls(self) -> list[tuple[str, object]]:
-        names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing")
+        names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing", "batch_deps")
         found = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
         return [*found, *(("pipeline_depth", gate) for gate in self.pipeline_depth or ())]
 

@@ -126,6 +126,11 @@ class Workload:
         found = None if key is None else key_of(key, "pipeline_depth")
         return self._under(self.schedule.with_depth(DepthGate(depth, scope, found, on_full)))
 
+    def batch_deps(self, n: int) -> Workload:
+        """Ended tasks release their successors n at a time on each worker, or earlier where
+        somebody would wait."""
+        return self._under(self.schedule.with_batch_deps(n))
+
     def _under(self, schedule: Schedule) -> Workload:
         return _workload(self.name, self._source, schedule)
 

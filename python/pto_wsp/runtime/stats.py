@@ -34,6 +34,8 @@ class Stats:
     loads: int = 0
     control_waits: int = 0
     window_bytes_high: int = 0
+    dep_batches: int = 0
+    dep_flushes: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()
 

@@ -35,6 +35,7 @@ _HOW: dict[Directive, str] = {
     Directive.STREAM_BY: "the key is computed where a task is generated",
     Directive.TIMING: "ready tasks are held in front of the queues, as the policy says",
     Directive.POOLS: "queues for each pool; a worker takes from its own pool only",
+    Directive.BATCH_DEPS: "each worker keeps ended tasks; whoever would idle releases them all",
     Directive.PIPELINE_DEPTH: "a counter, taken before a task is queued and given back at its end",
 }
 _COST: dict[Directive, Callable[[Stats], str]] = {
@@ -49,6 +50,9 @@ _COST: dict[Directive, Callable[[Stats], str]] = {
     Directive.TRACE: lambda s: f"{s.trace_dropped} events were overwritten",
     Directive.TIMING: lambda s: f"let go {s.timing_released} times because nothing else could run",
     Directive.PIPELINE_DEPTH: lambda s: f"{s.gate_stalls} tasks met a full gate",
+    Directive.BATCH_DEPS: lambda s: (
+        f"{s.dep_batches} batches, {s.dep_flushes} of them before they were full"
+    ),
     Directive.DISPATCH: lambda s: f"tasks by worker: {', '.join(map(str, s.worker_tasks))}",
 }
 
