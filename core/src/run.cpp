@@ -25,8 +25,11 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
     TaskRunner runner(*plan_, *kernels, static_cast<u32>(workers_.size()));
     workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
   }
+  if (!config.prefetches.empty()) prefetcher_.emplace(*plan_, config);
   for (u32 w = 0; w < workers; ++w) {
     workers_[w]->random = seed + w;
+    workers_[w]->runner.set_prefetcher(prefetcher_ ? &*prefetcher_ : nullptr,
+                                       &workers_[w]->prefetched);
     if (hashed) workers_[w]->regions.resize(plan_->most_accesses());
   }
   share_.assign(workers, 0);
@@ -208,6 +211,8 @@ ptowsp_stats Run::stats() const {
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
     out.stolen += w->stolen;
+    out.prefetch_tasks += w->prefetched.tasks;
+    out.prefetch_bytes += w->prefetched.bytes;
     out.dep_batches += w->batches;
     out.dep_flushes += w->early_flushes;
     out.loads += w->loads;

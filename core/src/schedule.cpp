@@ -16,7 +16,7 @@ bool refuse(Error* error, Status status, std::string message) {
   return false;
 }
 
-// The arguments of one directive: numbers, keys, or nothing.
+// The arguments of one directive: numbers, keys, names, or nothing.
 struct Args {
   struct Arg {
     ArgTag tag;
@@ -31,6 +31,7 @@ struct Args {
   }
   i64 value(u32 i) const { return list[i].value; }
   bool is_key(u32 i) const { return i < list.size() && list[i].tag == ArgTag::EXPR; }
+  bool is_string(u32 i) const { return i < list.size() && list[i].tag == ArgTag::STRING; }
   bool is_none(u32 i) const { return i < list.size() && list[i].tag == ArgTag::NONE; }
   u32 key(u32 i) const { return static_cast<u32>(list[i].value); }
 };
@@ -39,7 +40,7 @@ bool read_args(const PlanView& plan, const ScheduleEntry& entry, Args* out) {
   for (u32 i = 0; i < entry.num_args; ++i) {
     const ScheduleArg arg = plan.get<Section::SCHEDULE_ARG>(entry.args + i);
     const auto tag = static_cast<ArgTag>(arg.tag);
-    if (tag == ArgTag::FLOAT || tag == ArgTag::STRING) return false;
+    if (tag == ArgTag::FLOAT) return false;
     out->list.push_back({tag, static_cast<i64>(arg.bits)});
   }
   return true;
@@ -192,6 +193,18 @@ bool set_batch_deps(const Args& a, ScheduleConfig* out) {
   return true;
 }
 
+bool add_prefetch(const PlanView& plan, const Args& a, ScheduleConfig* out) {
+  if (!a.is_string(0) || !a.in(1, 1, INT32_MAX)) return false;
+  const PrefetchConfig wanted{static_cast<u32>(a.list[0].value), a.value(1)};
+  const std::string_view name = plan.string(wanted.axis, Section::SCHEDULE_STRING);
+  for (u32 i = 0; i < plan.count(Section::AXIS); ++i) {
+    if (plan.string(plan.get<Section::AXIS>(i).name) != name) continue;
+    out->prefetches.push_back(wanted);
+    return true;
+  }
+  return false;  // there is no such loop
+}
+
 bool set_trace(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 0, 1)) return false;
   out->trace = static_cast<TracePolicy>(a.value(0));
@@ -201,7 +214,7 @@ bool set_trace(const Args& a, ScheduleConfig* out) {
   return true;
 }
 
-bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
+bool set_one(const PlanView& plan, Directive id, const Args& a, ScheduleConfig* out) {
   switch (id) {
     case Directive::DEPS:
       return set_deps(a, out);
@@ -227,6 +240,8 @@ bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
       return set_pools(a, out);
     case Directive::BATCH_DEPS:
       return set_batch_deps(a, out);
+    case Directive::PREFETCH:
+      return add_prefetch(plan, a, out);
     case Directive::PIPELINE_DEPTH:
       return add_gate(a, out);
     default:
@@ -258,7 +273,7 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     const ScheduleEntry entry = plan.get<Section::SCHEDULE>(i);
     Args args;
     const bool understood = entry.version == 1 && read_args(plan, entry, &args) &&
-                            set_one(static_cast<Directive>(entry.id), args, out);
+                            set_one(plan, static_cast<Directive>(entry.id), args, out);
     if (understood) continue;
     refuse(error, Status::SCHEDULE_ERROR,
            "directive " + std::to_string(i) + " of the schedule (id " + std::to_string(entry.id) +

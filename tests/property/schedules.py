@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 
 from hypothesis import strategies as st
 
@@ -69,23 +69,27 @@ def dispatches(draw: st.DrawFn, steals: bool = False) -> tuple[ir.DirectiveArg, 
 
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[int, int]:
-    """Tasks or bytes; `with_room` makes those of bytes large enough for each task alone."""
+    """Tasks or bytes; `fitting` makes those of bytes large enough for each task alone."""
     if draw(some(True, False)):
         return draw(some(1, 2, 7, 64, 8192)), WindowUnit.TASKS
     return draw(some(1, 16, 100, 3000)), WindowUnit.BYTES
 
 
-def with_room(schedule: tuple[ir.Directive, ...], most: int) -> tuple[ir.Directive, ...]:
-    """The schedule for tasks that write up to `most` bytes."""
+def fitting(
+    schedule: tuple[ir.Directive, ...], most: int, loops: Set[str]
+) -> tuple[ir.Directive, ...]:
+    """The schedule for tasks that write up to `most` bytes, in loops of these names."""
 
-    def grown(directive: ir.Directive) -> ir.Directive:
+    def fits(directive: ir.Directive) -> Iterator[ir.Directive]:
         match directive.args:
             case (int(limit), WindowUnit.BYTES, mode) if directive.name == "WINDOW":
-                return ir.Directive("WINDOW", (max(limit, most), WindowUnit.BYTES, mode))
+                yield ir.Directive("WINDOW", (max(limit, most), WindowUnit.BYTES, mode))
+            case (str(axis), _) if axis not in loops:
+                return
             case _:
-                return directive
+                yield directive
 
-    return tuple(map(grown, schedule))
+    return tuple(fit for directive in schedule for fit in fits(directive))
 
 
 @st.composite
@@ -97,7 +101,6 @@ def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive
     maybe: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
         "DEPS": lambda: (draw(some(0, 2)),),
         "START": lambda: draw(some((0, 0), (1, 0), (2, 1), (2, 5), (2, 100_000))),
-        "BATCH_DEPS": lambda: (draw(some(1, 2, 5, 1000)),),
         "WINDOW": lambda: (*draw(windows()), draw(some(0, 0, 2))),
     }
     if issued:
@@ -109,6 +112,10 @@ def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive
     for name, args in maybe.items():
         if draw(some(True, True, False)):
             given.append(ir.Directive(name, args()))
+    if draw(some(True, False, False)):  # seldom, since it keeps a run from being inline
+        given.append(ir.Directive("BATCH_DEPS", (draw(some(1, 2, 5, 1000)),)))
+    axes = draw(st.lists(some("i1", "i2", "w"), max_size=2, unique=True))
+    given += [ir.Directive("PREFETCH", (axis, draw(some(1, 2, 7)))) for axis in axes]
     if issued:
         given += _gates(draw, given)
     return tuple(given)

@@ -15,12 +15,12 @@ from pto_wsp.backends import registry
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
-from pto_wsp.plan import Plan, WindowUnit
+from pto_wsp.plan import Axis, Plan, WindowUnit
 from pto_wsp.runtime.program import Program
 from tests.property.kernel_library import loaded
 from tests.property.nests import Case, cases
 from tests.property.oracle import Order
-from tests.property.schedules import schedules, with_room
+from tests.property.schedules import fitting, schedules
 
 TRACED = (ir.Directive("TRACE", (1, 1 << 16)),)
 # One worker that takes the newest task of a complete graph: a missing dependence always shows.
@@ -30,8 +30,9 @@ ADVERSARY = (ir.Directive("READY", (2,)), ir.Directive("START", (1, 0)), *TRACED
 def scheduled(plan: Plan, schedule: tuple[ir.Directive, ...], most: int = 1 << 16) -> Plan:
     """The plan under another schedule, with room for tasks that write up to `most` bytes; the
     tasks are lowered once per case only."""
-    fitting = with_room(schedule, most)
-    return plan.with_schedule_of(lower(ir.Module("schedule", (), (), (), (), fitting)))
+    loops = {plan.string(axis.name) for axis in plan.records(Axis)}
+    fits = fitting(schedule, most, loops)
+    return plan.with_schedule_of(lower(ir.Module("schedule", (), (), (), (), fits)))
 
 
 def program(
@@ -73,7 +74,7 @@ def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: in
 
 def _window(schedule: tuple[ir.Directive, ...], most: int) -> tuple[int, int]:
     """Records and bytes that may be alive at once."""
-    for directive in with_room(schedule, most):
+    for directive in fitting(schedule, most, set()):
         match directive.args:
             case (int(limit), WindowUnit.BYTES, _) if directive.name == "WINDOW":
                 return 8192, limit

@@ -116,6 +116,7 @@ class Run {
     u64 loads = 0;
     TaskHash hash;  // of tasks that it ran where it generated them
     std::vector<Region> regions;
+    Prefetched prefetched;
     u32 budget = 1;    // inline tasks until the next look at the clock
     u32 interval = 1;  // what budget is set to then
     std::chrono::steady_clock::time_point looked{};
@@ -229,6 +230,7 @@ class Run {
   const bool traced_;
   const bool hashed_;  // the task hash is added up
   const u64 seed_;
+  std::optional<Prefetcher> prefetcher_;
   Clock clock_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;

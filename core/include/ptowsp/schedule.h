@@ -28,6 +28,11 @@ struct GateConfig {
   u32 key = kNone;
 };
 
+struct PrefetchConfig {
+  u32 axis = 0;  // SCHEDULE_STRING: the loop's name
+  i64 depth = 1;
+};
+
 struct ScheduleConfig {
   static constexpr u32 kMostGates = 4;
   static constexpr u32 kMostPools = 64;
@@ -38,6 +43,7 @@ struct ScheduleConfig {
   u32 window = 8192;
   u64 window_bytes = 0;  // 0: only records are counted
   u64 batch_deps = 0;    // 0: successors are released at once
+  std::vector<PrefetchConfig> prefetches;
   WindowMode window_mode = WindowMode::STALL;
   TracePolicy trace = TracePolicy::NONE;
   u64 trace_capacity = 1u << 20;  // events kept per worker

@@ -364,6 +364,23 @@ class DepthGate:
         return (self.depth, scope, full, *(() if self.key is None else (self.key.expr,)))
 
 
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """What the task `depth` iterations further along an axis reads is prefetched."""
+
+    axis: str
+    depth: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast(object, self.axis), str):
+            raise directive_error(
+                f"prefetch(axis={self.axis!r})",
+                "an axis is given by its name",
+                'write prefetch("rows", 2) for a loop over the parameter rows',
+            )
+        positive(self.depth, "prefetch(axis, depth)")
+
+
 def positive(value: object, form: str) -> int:
     number = None if isinstance(value, bool) else as_int(value)
     if number is None or not 1 <= number < 2**63:

@@ -26,6 +26,7 @@ from pto_wsp.frontend.policies import (
     DispatchPolicy,
     Metric,
     Pools,
+    Prefetch,
     ReadyPolicy,
     StartPolicy,
     TaskWindow,
@@ -131,6 +132,10 @@ class Workload:
         somebody would wait."""
         return self._under(self.schedule.with_batch_deps(n))
 
+    def prefetch(self, axis: str, depth: int) -> Workload:
+        """Before a task, prefetch what the task `depth` iterations further along the axis reads."""
+        return self._under(self.schedule.with_prefetch(Prefetch(axis, depth)))
+
     def _under(self, schedule: Schedule) -> Workload:
         return _workload(self.name, self._source, schedule)
 
@@ -143,6 +148,7 @@ def _workload(name: str, source: _Once, schedule: Schedule) -> Workload:
     def scheduled() -> Traced:
         base = source.get()
         schedule.check_complete()
+        schedule.check_axes(base.module.body)
         return replace(base, module=replace(base.module, schedule=schedule.directives()))
 
     return Workload(name, schedule, source, _Once(scheduled))

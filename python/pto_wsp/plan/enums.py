@@ -405,7 +405,7 @@ class Directive(IntEnum):
     BATCH_DEPS = 13  # args: count
     ORDER = 14
     AFFINITY = 15
-    PREFETCH = 16
+    PREFETCH = 16  # one axis; args: name of the loop, how many iterations ahead
 
 
 class DepsPolicy(IntEnum):

@@ -36,6 +36,8 @@ class Stats:
     window_bytes_high: int = 0
     dep_batches: int = 0
     dep_flushes: int = 0
+    prefetch_tasks: int = 0
+    prefetch_bytes: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()
 

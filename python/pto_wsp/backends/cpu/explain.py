@@ -36,6 +36,7 @@ _HOW: dict[Directive, str] = {
     Directive.TIMING: "ready tasks are held in front of the queues, as the policy says",
     Directive.POOLS: "queues for each pool; a worker takes from its own pool only",
     Directive.BATCH_DEPS: "each worker keeps ended tasks; whoever would idle releases them all",
+    Directive.PREFETCH: "prefetch instructions before each task, for the one that many further on",
     Directive.PIPELINE_DEPTH: "a counter, taken before a task is queued and given back at its end",
 }
 _COST: dict[Directive, Callable[[Stats], str]] = {
@@ -53,6 +54,7 @@ _COST: dict[Directive, Callable[[Stats], str]] = {
     Directive.BATCH_DEPS: lambda s: (
         f"{s.dep_batches} batches, {s.dep_flushes} of them before they were full"
     ),
+    Directive.PREFETCH: lambda s: f"{s.prefetch_bytes} bytes before {s.prefetch_tasks} tasks",
     Directive.DISPATCH: lambda s: f"tasks by worker: {', '.join(map(str, s.worker_tasks))}",
 }
 
