@@ -16,6 +16,7 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
       main_(Cursor::at_entry(plan, 0)),
       regions_(plan.most_accesses()),
       hashed_(hashed) {
+  if (config.window_bytes > 0) bytes_.emplace(plan, config.window_bytes, table_.capacity());
   make_makers(config, workers);
   cursor_->drains = config.matching == Matching::Exact ? 1 : 0;
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
@@ -34,7 +35,8 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
     maker.level = plan_.sites()[s].level;
     maker.entries = tracking_.entries(s);
     maker.strip = longest_strip(s, config, workers);
-    maker.needs_regions = tracking_.needs_regions(s) || hashed_;
+    maker.needs_regions =
+        tracking_.needs_regions(s) || hashed_ || (bytes_ && bytes_->needs_regions(s));
     maker.moves = !maker.needs_regions && !maker.site->awaited && maker.site->num_afters == 0;
     maker.begin = accesses.data();
     maker.end = accesses.data() + accesses.size();
@@ -57,6 +59,7 @@ void Flow::set_issuer(Issuer* issuer, u32 streams) {
 u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const {
   constexpr i64 kMost = 8;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return 1;
+  if (config.batch_deps > 0) return 1;  // they are counted one by one
   const BoundSite& site = plan_.sites()[s];
   if (!site.simple || tracking_.needs_regions(s) || site.awaited || site.num_afters > 0) return 1;
   i64 tasks = 1;
@@ -143,8 +146,17 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
 }
 
 bool Flow::check_regions(u32 site, Error* error) {
-  bounds_checked_ += plan_.sites()[site].num_checked;
   return plan_.regions(site, cursor_->task_id, cursor_->vars, regions_.data(), error);
+}
+
+// The task that waits for room writes more than the whole window: `error` says so.
+bool Flow::too_large(Error* error) const {
+  if (!bytes_->never_fits()) return false;
+  *error = Error::make(Status::TASK_TOO_LARGE, std::to_string(bytes_->waiting()) +
+                                                   " bytes, more than the task window of " +
+                                                   std::to_string(bytes_->limit()) + " holds");
+  error->at_task(cursor_->site, cursor_->task_id, cursor_->vars, plan_.sites()[cursor_->site].level);
+  return true;
 }
 
 // An access of several tiles.

@@ -25,8 +25,11 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
     TaskRunner runner(*plan_, *kernels, static_cast<u32>(workers_.size()));
     workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
   }
+  if (!config.prefetches.empty()) prefetcher_.emplace(*plan_, config);
   for (u32 w = 0; w < workers; ++w) {
     workers_[w]->random = seed + w;
+    workers_[w]->runner.set_prefetcher(prefetcher_ ? &*prefetcher_ : nullptr,
+                                       &workers_[w]->prefetched);
     if (hashed) workers_[w]->regions.resize(plan_->most_accesses());
   }
   share_.assign(workers, 0);
@@ -106,7 +109,7 @@ RunParts Run::end() {
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed) {
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
-      config.issued || !config.orders.empty()) {
+      config.issued || !config.orders.empty() || config.window_bytes > 0 || config.batch_deps > 0) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;
@@ -202,6 +205,7 @@ ptowsp_stats Run::stats() const {
     out.phases = flow_->phases();
     out.live_high = flow_->live_high();
     out.map_high = flow_->map_high();
+    out.window_bytes_high = flow_->bytes_high();
     out.bounds_checked = flow_->bounds_checked();
     out.memory_bytes = flow_->bytes();
     out.window_stalls = window_stalls_;
@@ -225,6 +229,10 @@ ptowsp_stats Run::stats() const {
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
     out.stolen += w->stolen;
+    out.prefetch_tasks += w->prefetched.tasks;
+    out.prefetch_bytes += w->prefetched.bytes;
+    out.dep_batches += w->batches;
+    out.dep_flushes += w->early_flushes;
     out.loads += w->loads;
     out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
     if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;

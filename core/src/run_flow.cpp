@@ -53,6 +53,14 @@ inline bool Run::run_single(u32 worker, u32 slot) {
 
 inline void Run::end_slot(u32 worker, u32 slot) {
   if (issuer_) after_issue(issuer_->ended(slot, issue_time()));
+  if (config_.batch_deps > 0) {
+    end_in_batch(worker, slot);
+  } else {
+    release_successors(worker, slot);
+  }
+}
+
+inline void Run::release_successors(u32 worker, u32 slot) {
   const auto ready = [&](u32 next) { make_ready(worker, next); };
   if (generated_all_.load(std::memory_order_acquire)) {
     flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
@@ -60,6 +68,14 @@ inline void Run::end_slot(u32 worker, u32 slot) {
     flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
   }
   if (issuer_) issuer_->finished();
+}
+
+// What was taken from a batch; see run_batch.cpp.
+void Run::commit(u32 worker) {
+  Worker& me = *workers_[worker];
+  me.batches += 1;
+  for (const u32 slot : me.committed) release_successors(worker, slot);
+  me.committed.clear();
 }
 
 // Runs the task or strip of a slot. False: the run is to end.
@@ -110,11 +126,15 @@ void Run::work_flow(u32 worker) {
       if (!run_slot(worker, slot, stolen)) return;
     } else if (generate_burst(worker)) {
       misses = 0;
+    } else if (config_.batch_deps > 0 && flush_batches(worker)) {
+      misses = 0;
     } else {
       give_back(&me);
       idle(worker, &misses);
     }
   }
+  // The next run must find every task ended.
+  if (config_.batch_deps > 0 && total_done() == made_) flush_batches(worker);
 }
 
 // Whether this worker should generate now, although it has something to run: so that the others,
@@ -309,9 +329,11 @@ void Run::window_full(u32 worker) {
     stall_since_ = clock_.since();
     window_stalls_ += 1;
     if (config_.window_mode == WindowMode::ABORT) {
+      const bool records = config_.window_bytes == 0 || flow_->live() == config_.window;
+      const std::string size = records ? std::to_string(config_.window) + " records"
+                                       : std::to_string(config_.window_bytes) + " bytes";
       Error error = Error::make(Status::WINDOW_OVERFLOW,
-                                "the task window of " + std::to_string(config_.window) +
-                                    " records is full and its mode is ABORT");
+                                "the task window of " + size + " is full and its mode is ABORT");
       const Cursor& c = flow_->cursor();
       error.at_task(c.site, c.task_id, c.vars, plan_->sites()[c.site].level);
       fail_now(std::move(error));
@@ -328,6 +350,7 @@ void Run::control_waits(u32 worker) {
 }
 
 void Run::let_go(u32 worker) {
+  if (config_.batch_deps > 0) flush_batches(worker);
   if (started_.load(std::memory_order_relaxed)) return;
   start_released_ += 1;
   start_held_ += held_.size();
@@ -357,7 +380,7 @@ void Run::start_held(u32 worker) {
 bool Run::runs_serially() {
   const bool open_order = config_.ready == ReadyPolicy::AUTO &&
                           config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
-                          !flow_->has_lanes();
+                          !flow_->has_lanes() && config_.window_bytes == 0 && config_.batch_deps == 0;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;

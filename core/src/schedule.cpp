@@ -17,7 +17,7 @@ bool refuse(Error* error, Status status, std::string message) {
   return false;
 }
 
-// The arguments of one directive: numbers, keys, or nothing.
+// The arguments of one directive: numbers, keys, names, or nothing.
 struct Args {
   struct Arg {
     ArgTag tag;
@@ -32,8 +32,8 @@ struct Args {
   }
   i64 value(u32 i) const { return list[i].value; }
   bool is_key(u32 i) const { return i < list.size() && list[i].tag == ArgTag::EXPR; }
-  bool is_none(u32 i) const { return i < list.size() && list[i].tag == ArgTag::NONE; }
   bool is_string(u32 i) const { return i < list.size() && list[i].tag == ArgTag::STRING; }
+  bool is_none(u32 i) const { return i < list.size() && list[i].tag == ArgTag::NONE; }
   u32 key(u32 i) const { return static_cast<u32>(list[i].value); }
 };
 
@@ -173,10 +173,37 @@ bool set_start(const Args& a, ScheduleConfig* out) {
 }
 
 bool set_window(const Args& a, ScheduleConfig* out) {
-  if (!a.in(0, 1, 1 << 24) || !a.in(1, 0, 0) || !a.in(2, 0, 2)) return false;
-  out->window = static_cast<u32>(a.value(0));
+  if (!a.in(0, 1, INT64_MAX) || !a.in(1, 0, static_cast<i64>(WindowUnit::BYTES)) ||
+      !a.in(2, 0, 2)) {
+    return false;
+  }
+  if (static_cast<WindowUnit>(a.value(1)) == WindowUnit::BYTES) {  // beside the default of records
+    out->window_bytes = static_cast<u64>(a.value(0));
+  } else if (a.in(0, 1, 1 << 24)) {
+    out->window = static_cast<u32>(a.value(0));
+  } else {
+    return false;
+  }
   out->window_mode = static_cast<WindowMode>(a.value(2));
   return true;
+}
+
+bool set_batch_deps(const Args& a, ScheduleConfig* out) {
+  if (!a.in(0, 1, INT32_MAX)) return false;
+  out->batch_deps = static_cast<u64>(a.value(0));
+  return true;
+}
+
+bool add_prefetch(const PlanView& plan, const Args& a, ScheduleConfig* out) {
+  if (!a.is_string(0) || !a.in(1, 1, INT32_MAX)) return false;
+  const PrefetchConfig wanted{static_cast<u32>(a.list[0].value), a.value(1)};
+  const std::string_view name = plan.string(wanted.axis, Section::SCHEDULE_STRING);
+  for (u32 i = 0; i < plan.count(Section::AXIS); ++i) {
+    if (plan.string(plan.get<Section::AXIS>(i).name) != name) continue;
+    out->prefetches.push_back(wanted);
+    return true;
+  }
+  return false;  // there is no such loop
 }
 
 bool set_trace(const Args& a, ScheduleConfig* out) {
@@ -217,7 +244,7 @@ bool add_order(const PlanView& plan, u32 entry, const Args& a, ScheduleConfig* o
   return found;
 }
 
-bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
+bool set_one(const PlanView& plan, Directive id, const Args& a, ScheduleConfig* out) {
   switch (id) {
     case Directive::DEPS:
       return set_deps(a, out);
@@ -241,6 +268,10 @@ bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
       return set_timing(a, out);
     case Directive::POOLS:
       return set_pools(a, out);
+    case Directive::BATCH_DEPS:
+      return set_batch_deps(a, out);
+    case Directive::PREFETCH:
+      return add_prefetch(plan, a, out);
     case Directive::PIPELINE_DEPTH:
       return add_gate(a, out);
     default:
@@ -276,7 +307,7 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     if (understood && id == Directive::ORDER) {
       understood = add_order(plan, i, args, out, error);
     } else {
-      understood = understood && set_one(id, args, out);
+      understood = understood && set_one(plan, id, args, out);
     }
     if (understood) continue;
     if (!error->ok()) return false;

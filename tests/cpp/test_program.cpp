@@ -227,9 +227,9 @@ TEST(traces_hold_the_newest_events_and_count_the_rest) {
 
 TEST(directives_that_cannot_be_enforced_are_refused) {
   const Schedule refused[] = {{{Directive::STREAMS, {0}}},        {{Directive::WINDOW, {0, 0, 0}}},
-                              {{Directive::WINDOW, {100, 1, 0}}}, {{Directive::READY, {3}}},
+                              {{Directive::WINDOW, {100, 2, 0}}}, {{Directive::READY, {3}}},
                               {{Directive::DEPS, {3}}},           {{Directive::TRACE, {2, 10}}},
-                              {{Directive::BATCH_DEPS, {4}}}};
+                              {{Directive::BATCH_DEPS, {0}}}};
   for (const Schedule& schedule : refused) {
     Wavefront w(schedule);
     const std::vector<u8> bytes = w.maker.bytes();

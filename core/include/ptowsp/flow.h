@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ptowsp/awaited.h"
+#include "ptowsp/byte_window.h"
 #include "ptowsp/cursor.h"
 #include "ptowsp/deque.h"
 #include "ptowsp/issuer.h"
@@ -106,6 +107,7 @@ class Flow {
     table_.collect([this](u32 slot) {
       const TaskTable::Record& r = table_[slot];
       if (r.count() == 0) return;  // a join
+      if (bytes_) bytes_->give(slot);
       live_ -= r.count();
       if (!lanes_.empty()) lanes_[lane_of_[slot]].live -= r.count();
       entries_ -= r.count() * tracking_.entries(r.site());
@@ -163,7 +165,9 @@ class Flow {
   }
 
   // Whether a task could be made now, if there are any left.
-  bool can_make() const { return live_ < window_ && table_.available() > open_.size(); }
+  bool can_make() const {
+    return live_ < window_ && table_.available() > open_.size() && (!bytes_ || bytes_->has_room());
+  }
   // Who waits for what, for a run in which nothing runs.
   std::string waiting_report();
 
@@ -179,6 +183,7 @@ class Flow {
   // Both grow until the next collect().
   u64 live_high() const { return std::max<u64>(live_high_, live_); }
   u64 map_high() const { return std::max(map_high_, entries_); }
+  u64 bytes_high() const { return bytes_ ? bytes_->high() : 0; }
   u64 bounds_checked() const { return bounds_checked_; }
   u64 loads() const { return loads_; }
   const TaskHash& hash() const { return hash_; }
@@ -259,6 +264,8 @@ class Flow {
       const SiteMaker& maker = makers_[cursor_->site];
       if (!has_room()) return Made::Full;
       if (maker.needs_regions && !check_regions(cursor_->site, error)) return Made::Failed;
+      if (bytes_ && !bytes_->fits(written())) return too_large(error) ? Made::Failed : Made::Full;
+      if (maker.needs_regions) bounds_checked_ += maker.site->num_checked;
       if (hashed_ && !hash_task(error)) return Made::Failed;
       if (in_leaf_ && maker.moves) {
         *most -= make_leaf(maker, *most, ready);
@@ -301,6 +308,7 @@ class Flow {
       table_.set_register(record_, maker.level + r, cursor_->vars[maker.site->registers[r]]);
     }
     num_edges_ = 0;
+    if (bytes_) bytes_->take(task.slot, count * written());
     if (!open_.empty()) enter_phase(task);
     return task;
   }
@@ -394,7 +402,8 @@ class Flow {
     u32 made = 0;
     do {
       const i64 room = std::min<i64>(maker.strip, window_ - live_);
-      const u32 count = static_cast<u32>(std::min(left - done, room));
+      u32 count = static_cast<u32>(std::min(left - done, room));
+      if (bytes_) count = bytes_->room(written(), count);
       const TaskRef task = new_record(maker, count, done);
       for (Moving* m = moving; m != end; ++m) {
         u32 k = 0;
@@ -408,7 +417,7 @@ class Flow {
       publish(task, ready);
       done += count;
       made += 1;
-    } while (made < most && done < left && has_room());
+    } while (made < most && done < left && has_room() && (!bytes_ || bytes_->fits(written())));
     cursor_->leaf_skip(done);
     return made;
   }
@@ -427,6 +436,9 @@ class Flow {
     }
   }
   void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task);
+  // Bytes that the cursor's task writes; its regions are there if they are needed.
+  u64 written() const { return bytes_->bytes(cursor_->site, regions_.data()); }
+  bool too_large(Error* error) const;
   bool check_regions(u32 site, Error* error);
   bool load(Error* error);
   bool hash_task(Error* error);
@@ -464,6 +476,7 @@ class Flow {
   TaskTable& table_;
   TileMap& tiles_;
   std::optional<FixedTensorMap> boxes_;  // where there are accesses that are not tiles
+  std::optional<ByteWindow> bytes_;      // where the window counts bytes
   alignas(kCacheLine) Cursor main_;
   Cursor* cursor_ = &main_;  // or that of a lane
   std::vector<Phase> open_;

@@ -28,6 +28,7 @@
 
 #include "ptowsp/clock.h"
 #include "ptowsp/deque.h"
+#include "ptowsp/end_batch.h"
 #include "ptowsp/flow.h"
 #include "ptowsp/park.h"
 #include "ptowsp/ready_set.h"
@@ -115,6 +116,7 @@ class Run {
     u64 loads = 0;
     TaskHash hash;  // of tasks that it ran where it generated them
     std::vector<Region> regions;
+    Prefetched prefetched;
     u32 budget = 1;    // inline tasks until the next look at the clock
     u32 interval = 1;  // what budget is set to then
     std::chrono::steady_clock::time_point looked{};
@@ -131,7 +133,11 @@ class Run {
     u64 random = 0;
     u64 stolen = 0;
     u64 ready_high = 0;
-    std::atomic<u64> done{0};  // `tasks`, for others to read
+    std::atomic<u64> done{0};    // `tasks`, for others to read
+    EndBatch batch;              // batch_deps
+    std::vector<u32> committed;  // being committed; empty otherwise
+    u64 batches = 0;
+    u64 early_flushes = 0;
     // Guards `own` and `place`. Their worker holds it except while it is inside a kernel and has
     // tasks to spare, so that a long task never keeps others from those behind it.
     alignas(kCacheLine) std::atomic<bool> closed{true};
@@ -179,6 +185,7 @@ class Run {
   void generate_locked(u32 worker);
   void make_ready(u32 worker, u32 slot);
   void end_slot(u32 worker, u32 slot);
+  void release_successors(u32 worker, u32 slot);
   void free_slot(Worker* me, u32 slot);
   void give_back(Worker* me);
   void start_held(u32 worker);
@@ -192,6 +199,12 @@ class Run {
   bool nothing_ready();
   void push_fifo(Worker* me, u32 slot);
   bool take_fifo(Worker* me, u32* slot);
+  // run_batch.cpp
+  void end_in_batch(u32 worker, u32 slot);
+  bool flush_batches(u32 worker);
+  void commit(u32 worker);
+
+  // run_issue.cpp
   void issue(u32 worker, u32 slot);
   bool take_issued(u32 worker, u32* slot, bool* stolen);
   void issue_held(u32 worker);
@@ -218,6 +231,7 @@ class Run {
   const bool traced_;
   const bool hashed_;  // the task hash is added up
   const u64 seed_;
+  std::optional<Prefetcher> prefetcher_;
   Clock clock_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;

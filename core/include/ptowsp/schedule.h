@@ -43,6 +43,11 @@ struct LoopOrder {
   }
 };
 
+struct PrefetchConfig {
+  u32 axis = 0;  // SCHEDULE_STRING: the loop's name
+  i64 depth = 1;
+};
+
 struct ScheduleConfig {
   static constexpr i64 kMostLanes = 1024;
   static constexpr u32 kMostGates = 4;
@@ -52,6 +57,9 @@ struct ScheduleConfig {
   StartPolicy start = StartPolicy::IMMEDIATE;
   u64 start_threshold = 0;
   u32 window = 8192;
+  u64 window_bytes = 0;  // 0: only records are counted
+  u64 batch_deps = 0;    // 0: successors are released at once
+  std::vector<PrefetchConfig> prefetches;
   WindowMode window_mode = WindowMode::STALL;
   TracePolicy trace = TracePolicy::NONE;
   u64 trace_capacity = 1u << 20;  // events kept per worker

@@ -11,6 +11,7 @@
 
 #include "ptowsp/bind.h"
 #include "ptowsp/lines.h"
+#include "ptowsp/prefetch.h"
 
 namespace ptowsp {
 
@@ -27,11 +28,17 @@ class TaskRunner {
 
   // Before another run, for which the plan was bound again: tensors may have moved.
   void restart(const std::vector<KernelSlot>& kernels);
+  // What to prefetch before each task of a run; null: nothing.
+  void set_prefetcher(const Prefetcher* prefetcher, Prefetched* prefetched) {
+    prefetcher_ = prefetcher;
+    prefetched_ = prefetched;
+  }
 
   // Runs one task; `loops` are its loop indices and registers, as BoundPlan::pack() puts them.
   // False: it failed or could not be evaluated, see `error`.
   bool run(u32 site, const i64* loops, u64 task_id, Error* error) {
     SiteCall& s = sites_[site];
+    if (prefetcher_ != nullptr) prefetcher_->ahead(site, loops, prefetched_);
     if (s.simple) {
       point_views(&s, loops);
     } else if (!fill_views(site, loops, task_id, error)) {
@@ -84,6 +91,8 @@ class TaskRunner {
   const BoundPlan& plan_;
   LineVector<SiteCall> sites_;
   std::vector<char> message_;
+  const Prefetcher* prefetcher_ = nullptr;
+  Prefetched* prefetched_ = nullptr;
 };
 
 }  // namespace ptowsp

@@ -18,6 +18,7 @@ from pto_wsp.frontend.policies import (
     Metric,
     OrderPolicy,
     Pools,
+    Prefetch,
     ReadyPolicy,
     StartPolicy,
     TaskWindow,
@@ -55,6 +56,8 @@ class Schedule:
     timing: TimingPolicy | None = None
     pipeline_depth: tuple[DepthGate, ...] | None = None
     order: tuple[tuple[str, OrderPolicy], ...] | None = None
+    batch_deps: int | None = None
+    prefetch: tuple[Prefetch, ...] | None = None
     locs: tuple[tuple[str, SrcLoc | None], ...] = field(default=(), compare=False)
 
     # --- the calls ---
@@ -119,6 +122,14 @@ class Schedule:
             orders[axis] = found
         return self._with(order=tuple(orders.items()))
 
+    def with_batch_deps(self, count: int) -> Schedule:
+        return self._with(batch_deps=positive(count, "batch_deps(n)"))
+
+    def with_prefetch(self, ahead: Prefetch) -> Schedule:
+        """One axis more, or another depth of the same one."""
+        kept = tuple(p for p in self.prefetch or () if p.axis != ahead.axis)
+        return self._with(prefetch=(*kept, ahead))
+
     def _with(self, **new: object) -> Schedule:
         loc = srcloc.here()
         kept = tuple(entry for entry in self.locs if entry[0] not in new)
@@ -167,6 +178,21 @@ class Schedule:
                     loc=dict(self.locs).get(name),
                     why=f"it divides tasks by {needed}, and there are none",
                     fix="add .streams(4)" if needed == "streams" else "add pools=Pools.custom(...)",
+                )
+
+    def check_axes(self, body: ir.Body) -> None:
+        """ScheduleError for a directive that names a loop which the program does not have."""
+        loops = {stmt.axis for stmt in ir.walk(body) if isinstance(stmt, ir.Loop)}
+        for ahead in self.prefetch or ():
+            if ahead.axis not in loops:
+                raise ScheduleError(
+                    Code.DIRECTIVE_VALUE,
+                    f"prefetch names the loop {ahead.axis!r}",
+                    loc=dict(self.locs).get("prefetch"),
+                    why="the workload has no loop over such an axis whose extent is known",
+                    fix=f"use one of {', '.join(map(repr, sorted(loops)))}"
+                    if loops
+                    else "leave prefetch out",
                 )
 
     def _turns_over_streams(self) -> bool:
@@ -228,6 +254,9 @@ class Schedule:
             found.append(("timing", (self.timing.number, self.timing.count)))
         found += [("pipeline_depth", gate.directive()) for gate in self.pipeline_depth or ()]
         found += [("order", policy.directive(axis)) for axis, policy in self.order or ()]
+        if self.batch_deps is not None:
+            found.append(("batch_deps", (self.batch_deps,)))
+        found += [("prefetch", (ahead.axis, ahead.depth)) for ahead in self.prefetch or ()]
         return found
 
     @staticmethod
@@ -247,10 +276,11 @@ class Schedule:
         return ".".join(calls)
 
     def _calls(self) -> list[tuple[str, object]]:
-        names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing")
+        names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing", "batch_deps")
         found = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
         found += [("pipeline_depth", gate) for gate in self.pipeline_depth or ()]
-        return found if self.order is None else [*found, ("order", dict(self.order))]
+        found += [("order", dict(self.order))] if self.order else []
+        return [*found, *(("prefetch", ahead) for ahead in self.prefetch or ())]
 
 
 def _shown(value: object) -> str:
@@ -260,6 +290,8 @@ def _shown(value: object) -> str:
         case DepthGate(depth, scope, key, on_full):
             more = "" if key is None else f", key={key}"
             return f"{depth}, scope={scope!r}{more}, on_full={on_full!r}"
+        case Prefetch(axis, depth):
+            return f"{axis!r}, {depth}"
         case Key():
             return str(value)
         case dict():

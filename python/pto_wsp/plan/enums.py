@@ -406,7 +406,7 @@ class Directive(IntEnum):
     BATCH_DEPS = 13  # args: count
     ORDER = 14  # one axis; args: its name, OrderPolicy, count for INTERLEAVED
     AFFINITY = 15
-    PREFETCH = 16
+    PREFETCH = 16  # one axis; args: name of the loop, how many iterations ahead
 
 
 class DepsPolicy(IntEnum):
@@ -492,7 +492,7 @@ class WindowUnit(IntEnum):
     """What a task window counts."""
 
     TASKS = 0  # live records
-    BYTES = 1  # bytes of written regions
+    BYTES = 1  # bytes that live tasks write
 
 
 class WindowMode(IntEnum):
@@ -551,3 +551,4 @@ class Status(IntEnum):
     TILE_MISFIT = 24  # a region is larger than the tile that the kernel takes
     STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says
     ORDER_REFUSED = 28  # iterations that may not be generated in another order
+    TASK_TOO_LARGE = 26  # a task writes more bytes than the window holds

@@ -123,6 +123,14 @@ class Failure:
                     loc=self._loc(plan),
                     fix="use a larger TaskWindow, or mode=WindowMode.STALL",
                 )
+            case Status.TASK_TOO_LARGE:
+                return WindowOverflow(
+                    Code.TASK_TOO_LARGE,
+                    f"{self._task(plan)} writes {self.message}",
+                    loc=self._loc(plan),
+                    why="the bytes that a task writes count as long as it lives",
+                    fix="use a larger TaskWindow, or tasks that write smaller regions",
+                )
             case _:
                 return self._run_error(plan)
 
