@@ -19,11 +19,11 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
   workers_.reserve(workers);
   for (TaskRunner& runner : parts.runners) {
     runner.restart(*kernels);
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
   while (workers_.size() < workers) {
     TaskRunner runner(*plan_, *kernels, static_cast<u32>(workers_.size()));
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
   for (u32 w = 0; w < workers; ++w) {
     workers_[w]->random = seed + w;
@@ -42,11 +42,15 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
 
 void Run::begin(std::unique_ptr<FlowMemory> memory) {
   clock_ = Clock();
-  if (mode_ != Mode::Flow) return;
+  crew_called_ = mode_ == Mode::Virtual;  // nobody else takes part
+  if (!tracks()) {
+    if (traced_) begin_trace();
+    return;
+  }
   if (memory == nullptr) memory = std::move(memory_);
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
   flow_->table().set_alone(!started_);
-  if (traced_) ready_ticks_.resize(flow_->table().capacity());
+  if (traced_) begin_trace();
   if (config_.issued) {
     issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed_);
     flow_->set_issuer(&*issuer_, static_cast<u32>(config_.streams));
@@ -61,6 +65,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
 
 RunParts Run::end() {
   RunParts parts;
+  if (traced_) end_trace();
   final_hash_ = hash();
   const ptowsp_stats counted = stats();
   {
@@ -87,6 +92,7 @@ RunParts Run::end() {
 
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed) {
+  if (config.trace == TracePolicy::CYCLES) return Mode::Virtual;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
       config.issued) {
     return Mode::Flow;
@@ -105,6 +111,9 @@ void Run::work(u32 worker) {
   switch (mode_) {
     case Mode::Flow:
       work_flow(worker);
+      break;
+    case Mode::Virtual:
+      if (worker == 0) work_virtual();
       break;
     case Mode::Inline:
     case Mode::Split:
@@ -144,31 +153,12 @@ bool Run::poll_interrupt() {
   return true;
 }
 
-// Runs a task and writes the event, of which the caller knows the rest.
-bool Run::run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error) {
-  Worker& me = *workers_[worker];
-  event->worker = worker;
-  event->num_loops = plan_->sites()[event->site].level;
-  std::copy(loops, loops + event->num_loops, event->indices);
-  event->start_ns = Clock::ticks();
-  const bool ok = me.runner.run(event->site, loops, event->task_id, error);
-  event->end_ns = Clock::ticks();
-  me.trace.add(*event);
-  return ok;
-}
-
 TaskHash Run::hash() const {
   if (final_stats_) return final_hash_;
   TaskHash total = flow_ ? flow_->hash() : TaskHash{};
   for (const auto& w : workers_) {
     for (u32 lane = 0; lane < 2; ++lane) total.lane[lane] += w->hash.lane[lane];
   }
-  return total;
-}
-
-u64 Run::trace_size() const {
-  u64 total = 0;
-  for (const auto& w : workers_) total += w->trace.size();
   return total;
 }
 
@@ -202,14 +192,14 @@ ptowsp_stats Run::stats() const {
   }
   for (const auto& w : workers_) {
     out.parks += w->parks;
-    out.trace_dropped += w->trace.dropped();
+    out.trace_dropped += w->trace == nullptr ? 0 : w->trace->dropped();
     out.tasks += w->tasks;
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
     out.stolen += w->stolen;
     out.loads += w->loads;
     out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
-    if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;
+    if (!tracks()) out.live_high += w->tasks > 0 ? 1u : 0u;
   }
   return out;
 }

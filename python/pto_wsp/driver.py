@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from pto_wsp import ir, srcloc
 from pto_wsp.backends import registry
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError, ExecutionError
+from pto_wsp.errors import CompileError, ExecutionError, ScheduleError
 from pto_wsp.frontend import Workload
 from pto_wsp.kernels import LoadedKernel, load_kernels
 from pto_wsp.passes import lower
@@ -38,9 +38,24 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     if plan is None:
         plan = _plans[workload] = lower(run_passes(traced.module))
     program = load(plan, target, traced.callables, options, traced.defaults)
+    policy = workload.schedule.trace
+    if policy is not None and policy.path is not None:
+        program.trace_to(_trace_path(policy.path))
     if traced.captured:
         program.check_before_runs(partial(traced.check_captured, ExecutionError))
     return program
+
+
+def _trace_path(path: Path) -> Path:
+    if path.absolute().parent.is_dir():
+        return path
+    raise ScheduleError(
+        Code.DIRECTIVE_VALUE,
+        f"TracePolicy with path={str(path)!r}",
+        loc=srcloc.here(),
+        why=f"there is no folder {str(path.absolute().parent)!r}",
+        fix="make the folder first, or name another one",
+    )
 
 
 def stage_text(workload: Workload, stage: str, *, locs: bool = False) -> str:
