@@ -262,6 +262,7 @@ def test_counters_of_a_small_window(tmp_path: Path) -> None:
     assert max(counted["running"]) == 2
     assert max(counted["ready"]) == 2
     assert max(counted["window"]) == 4
+    assert counted["window"][-1] == 0
     assert set(counted["window full"]) == {0, 1}
 
 

@@ -19,7 +19,15 @@ from pto_wsp.plan import (
     TraceCounter,
     TracePolicy,
 )
-from pto_wsp.runtime.trace import EDGE, Recorded, Trace, resolve_joins, trace_dtype
+from pto_wsp.runtime.trace import (
+    EDGE,
+    Counts,
+    Recorded,
+    Times,
+    Trace,
+    resolve_joins,
+    trace_dtype,
+)
 
 _TASKS, _EDGES, _SAMPLES = range(3)
 _TASK = [
@@ -66,12 +74,21 @@ def read_trace(plan: Plan, native: _core.NativeRun, file: Path | None) -> Record
     ends = np.concatenate([piece["end_ns"] for piece in pieces])
     edges = resolve_joins(np.concatenate(blocks[_EDGES]), seqs, ends)
     samples = np.concatenate(blocks[_SAMPLES])
-    counters = {
-        name: (ns(samples["ticks"][which]), samples["value"][which].astype(np.int64))
-        for counter, name in _COUNTERS.items()
-        if (which := samples["counter"] == counter).any()
-    }
+    counters: dict[str, tuple[Times, Counts]] = {}
+    for counter, name in _COUNTERS.items():
+        found = samples[samples["counter"] == counter]
+        if len(found):
+            counters[name] = ns(found["ticks"]), found["value"].astype(np.int64)
+    if "window" in counters:
+        counters["window"] = _until_empty(*counters["window"], ends)
     return Recorded(tuple(pieces), edges, counters, _is_virtual(plan))
+
+
+def _until_empty(times: Times, counts: Counts, ends: Times) -> tuple[Times, Counts]:
+    """The window is sampled while tasks are generated; from then on each end makes it emptier."""
+    later = np.sort(ends[ends > times[-1]])
+    left = np.arange(len(later) - 1, -1, -1, dtype=np.int64)
+    return np.concatenate([times, later]), np.concatenate([counts, left])
 
 
 def _empty(task: np.dtype[Any]) -> Iterator[Trace]:
