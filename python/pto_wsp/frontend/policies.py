@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
 from pto_wsp.frontend.keys import Key, key_of
+from pto_wsp.frontend.named_policies import named_policy
 from pto_wsp.frontend.scalar_expr import as_int
 
 # Per policy class: the number of each policy, by the name of the method that makes it.
@@ -66,6 +67,12 @@ class _Policy:
                 f"there are {forms}",
                 forms,
             )
+
+    @classmethod
+    def named(cls, name: str, /, *args: Any, **kwargs: Any) -> Self:
+        """A policy of another package, registered under that name in the entry point group
+        `pto_wsp.policies`; what else is passed goes to its function."""
+        return named_policy(cls, name, args, kwargs)
 
     @property
     def number(self) -> int:

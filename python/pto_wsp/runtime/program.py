@@ -68,12 +68,14 @@ class Program:
         engine: Engine,
         *,
         target: str,
+        chosen: str = "",
         defaults: Mapping[str, object] | None = None,
         single: SingleRunner | None = None,
     ) -> None:
         self.plan = plan
         self._single = single
         self.target = target
+        self.chosen = chosen  # why target="auto" has chosen it, or empty
         self._engine = engine
         self._quick = engine if isinstance(engine, QuickEngine) else None
         self._binder = Binder(plan, defaults or {})
@@ -173,7 +175,9 @@ class Program:
         Runs of one program queue in call order; runs of two instances go on at the same time."""
         self._check_usable()
         engine = self._engine.clone()
-        other = Program(self.plan, engine, target=self.target, single=self._single)
+        other = Program(
+            self.plan, engine, target=self.target, chosen=self.chosen, single=self._single
+        )
         other._binder.values = self._binder.values
         other._check = self._check
         other._instances = self._instances
@@ -270,6 +274,7 @@ class Program:
         stats = None if self._last is None else self._last.stats()
         workers = self._engine.workers
         lines = [f"{self.target}, {workers} worker{'' if workers == 1 else 's'}"]
+        lines[0] += f' (target="auto": {self.chosen})' if self.chosen else ""
         for entry in self._engine.explain(stats):
             where = "" if entry.loc is None else f"  # {entry.loc}"
             lines += [f"  {entry.directive}{where}", f"    how:  {entry.how}"]

@@ -12,17 +12,15 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pto_wsp import _core, srcloc
+from pto_wsp import _core, config
 from pto_wsp.backends.base import Engine
 from pto_wsp.backends.cpu.explain import explain
 from pto_wsp.backends.cpu.failures import Failure, NativeError
 from pto_wsp.backends.cpu.python_kernels import make_dispatch
 from pto_wsp.backends.cpu.trace import read_trace
-from pto_wsp.config import NUM_THREADS
 from pto_wsp.dtypes import DType
-from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
+from pto_wsp.options import MAX_WORKERS, NUM_THREADS, SEED
 from pto_wsp.plan import (
     Directive,
     DispatchPolicy,
@@ -39,7 +37,6 @@ from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 
 _POLL_NS = 50_000_000  # how often a waiting thread looks for Ctrl-C
-_MAX_WORKERS = 4096
 
 _engines: weakref.WeakSet[CpuEngine] = weakref.WeakSet()
 
@@ -48,7 +45,7 @@ class CpuBackend:
     """Threads, queues and dependence tracking in C++."""
 
     name = "cpu_sim"
-    options = frozenset({"num_threads", "seed"})
+    options = frozenset({NUM_THREADS.name, SEED.name})
 
     def check(self, plan: Plan) -> None:
         """Loads the plan once: the core itself says what it cannot run."""
@@ -57,11 +54,8 @@ class CpuBackend:
     def load(
         self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
     ) -> Engine:
-        workers = _workers(options.get("num_threads", 0), plan)
-        seed = options.get("seed", 0)
-        if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-            raise _bad_option("seed must be an integer from 0 to 2**64 - 1", seed)
-        return CpuEngine(plan, kernels, workers, seed)
+        workers = _workers(NUM_THREADS.of(options), plan)
+        return CpuEngine(plan, kernels, workers, SEED.of(options))
 
 
 class CpuEngine:
@@ -251,12 +245,8 @@ def _failure(error: NativeError | None) -> Failure:
     return Failure.of(error)
 
 
-def _workers(num_threads: object, plan: Plan) -> int:
-    if isinstance(num_threads, bool) or not isinstance(num_threads, int):
-        raise _bad_option("num_threads must be an integer", num_threads)
-    if not 0 <= num_threads <= _MAX_WORKERS:
-        raise _bad_option(f"num_threads must be 0 (choose) to {_MAX_WORKERS}", num_threads)
-    chosen = num_threads or NUM_THREADS.get()
+def _workers(num_threads: int, plan: Plan) -> int:
+    chosen = num_threads or config.NUM_THREADS.get()
     return chosen or max(os.cpu_count() or 1, _named_workers(plan))
 
 
@@ -273,17 +263,7 @@ def _named_workers(plan: Plan) -> int:
             most = max(most, rest[0])
         if policy == DispatchPolicy.STATIC_PARTITION:
             most = max(most, len(rest))
-    return min(most, _MAX_WORKERS)
-
-
-def _bad_option(rule: str, value: object) -> CompileError:
-    return CompileError(
-        Code.TARGET_OPTION,
-        f"{rule}, not {value!r}",
-        loc=srcloc.here(),
-        why="it is an option of target cpu_sim",
-        fix="pass such a number, or leave the option out",
-    )
+    return min(most, MAX_WORKERS)
 
 
 def _after_fork() -> None:
