@@ -60,6 +60,7 @@ u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const 
   constexpr i64 kMost = 8;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return 1;
   if (config.batch_deps > 0) return 1;  // they are counted one by one
+  if (config.trace == TracePolicy::CYCLES) return 1;  // each task has an end of its own
   const BoundSite& site = plan_.sites()[s];
   if (!site.simple || tracking_.needs_regions(s) || site.awaited || site.num_afters > 0) return 1;
   i64 tasks = 1;
@@ -252,6 +253,9 @@ void Flow::enter_phase(TaskRef task) {
   const std::size_t depth = open_.size();
   const u32 counted_by = p.join != kNil ? p.join : depth > 1 ? open_[depth - 2].join : kNil;
   table_[task.slot].join = counted_by;
+  if (notes_ != nullptr && counted_by != kNil) {
+    notes_->edge(name_of(task), name_of(table_.ref(counted_by)));
+  }
   if (counted_by == kNil) {
     p.end = task;
   } else if (p.join != kNil) {
@@ -269,8 +273,12 @@ void Flow::make_join(std::size_t phase) {
   table_[join.slot].set(kJoinSite, 0);
   table_[join.slot].join = phase > 0 ? open_[phase - 1].join : kNil;
   if (phase > 0) open_[phase - 1].members += 1;
+  if (notes_ != nullptr && phase > 0) {
+    notes_->edge(name_of(join), name_of(table_.ref(open_[phase - 1].join)));
+  }
   if (p.tasks >= 1 && p.end.any()) {
     p.join_edges = table_.add_edge(p.end, join.slot, 0) == TaskTable::Edge::Added ? 1 : 0;
+    if (notes_ != nullptr && p.join_edges > 0) notes_->edge(name_of(p.end), name_of(join));
   }
   if (boxes_) boxes_->remove(&box_entries_[join.slot]);
   p.join = join.slot;

@@ -19,11 +19,11 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
   workers_.reserve(workers);
   for (TaskRunner& runner : parts.runners) {
     runner.restart(*kernels);
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
   while (workers_.size() < workers) {
     TaskRunner runner(*plan_, *kernels, static_cast<u32>(workers_.size()));
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
   if (!config.prefetches.empty()) prefetcher_.emplace(*plan_, config);
   for (u32 w = 0; w < workers; ++w) {
@@ -45,12 +45,16 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
 
 void Run::begin(std::unique_ptr<FlowMemory> memory) {
   clock_ = Clock();
-  if (mode_ != Mode::Flow) return;
+  crew_called_ = mode_ == Mode::Virtual;  // nobody else takes part
+  if (!tracks()) {
+    if (traced_) begin_trace();
+    return;
+  }
   if (memory == nullptr) memory = std::move(memory_);
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
   flow_->table().set_alone(!started_);
   set_forks();
-  if (traced_) ready_ticks_.resize(flow_->table().capacity());
+  if (traced_) begin_trace();
   if (config_.issued) {
     issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed_);
     flow_->set_issuer(&*issuer_, static_cast<u32>(config_.streams));
@@ -82,6 +86,7 @@ void Run::set_forks() {
 
 RunParts Run::end() {
   RunParts parts;
+  if (traced_) end_trace();
   final_hash_ = hash();
   const ptowsp_stats counted = stats();
   {
@@ -108,6 +113,7 @@ RunParts Run::end() {
 
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed) {
+  if (config.trace == TracePolicy::CYCLES) return Mode::Virtual;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
       config.issued || !config.orders.empty() || config.window_bytes > 0 || config.batch_deps > 0) {
     return Mode::Flow;
@@ -126,6 +132,9 @@ void Run::work(u32 worker) {
   switch (mode_) {
     case Mode::Flow:
       work_flow(worker);
+      break;
+    case Mode::Virtual:
+      if (worker == 0) work_virtual();
       break;
     case Mode::Inline:
     case Mode::Split:
@@ -165,31 +174,12 @@ bool Run::poll_interrupt() {
   return true;
 }
 
-// Runs a task and writes the event, of which the caller knows the rest.
-bool Run::run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error) {
-  Worker& me = *workers_[worker];
-  event->worker = worker;
-  event->num_loops = plan_->sites()[event->site].level;
-  std::copy(loops, loops + event->num_loops, event->indices);
-  event->start_ns = Clock::ticks();
-  const bool ok = me.runner.run(event->site, loops, event->task_id, error);
-  event->end_ns = Clock::ticks();
-  me.trace.add(*event);
-  return ok;
-}
-
 TaskHash Run::hash() const {
   if (final_stats_) return final_hash_;
   TaskHash total = flow_ ? flow_->hash() : TaskHash{};
   for (const auto& w : workers_) {
     for (u32 lane = 0; lane < 2; ++lane) total.lane[lane] += w->hash.lane[lane];
   }
-  return total;
-}
-
-u64 Run::trace_size() const {
-  u64 total = 0;
-  for (const auto& w : workers_) total += w->trace.size();
   return total;
 }
 
@@ -224,7 +214,7 @@ ptowsp_stats Run::stats() const {
   }
   for (const auto& w : workers_) {
     out.parks += w->parks;
-    out.trace_dropped += w->trace.dropped();
+    out.trace_dropped += w->trace == nullptr ? 0 : w->trace->dropped();
     out.tasks += w->tasks;
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
@@ -235,7 +225,7 @@ ptowsp_stats Run::stats() const {
     out.dep_flushes += w->early_flushes;
     out.loads += w->loads;
     out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
-    if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;
+    if (!tracks()) out.live_high += w->tasks > 0 ? 1u : 0u;
   }
   return out;
 }

@@ -12,7 +12,7 @@ namespace ptowsp {
 // A task that may start now. If it is the only one, it needs no place in order.
 inline void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
-  if (traced_) ready_ticks_[slot] = Clock::ticks();
+  if (traced_) ready_ticks_[slot] = me.now;
   if (issuer_) {
     issue(worker, slot);
     return;
@@ -85,8 +85,9 @@ inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
   if (spare) me.closed.store(false, std::memory_order_release);
   TaskTable& table = flow_->table();
   table.prefetch_successor(slot);
-  const bool single = table[slot].count() == 1 && !traced_;
-  const bool ok = single ? run_single(worker, slot) : run_strip(worker, slot, stolen);
+  const bool ok = traced_                    ? run_traced_strip(worker, slot, stolen)
+                  : table[slot].count() == 1 ? run_single(worker, slot)
+                                             : run_strip(worker, slot);
   while (spare && me.closed.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
   if (!ok) return false;
   me.done.store(me.tasks, std::memory_order_release);
@@ -214,7 +215,7 @@ void Run::keep(Worker* me, u32 slot) {
   me->ready_high = std::max<u64>(me->ready_high, me->own->size());
 }
 
-bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
+bool Run::run_strip(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   const TaskTable& table = flow_->table();
   const TaskTable::Record& r = table[slot];
@@ -223,28 +224,13 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
   i64 loops[kMaxVars];
   table.get_loops(slot, loops, level + site.num_registers);
   for (u32 done = 0; done < r.count();) {
-    const u32 count = traced_ ? 1 : std::min<u32>(r.count() - done, me.budget);
-    const u64 task_id = r.task_id + done;
-    bool ok = false;
-    if (traced_) {
-      ptowsp_event event{};
-      event.take = fifo_ || issuer_ ? me.take : next_take_.fetch_add(1, std::memory_order_relaxed);
-      if (issuer_) {
-        event.stream = issuer_->stream(slot);
-        event.pool = issuer_->pool(slot);
-      }
-      event.ready_ns = ready_ticks_[slot];
-      event.task_id = task_id;
-      event.seq = flow_->seq(slot) + done;
-      event.site = r.site();
-      event.stolen = stolen ? 1 : 0;
-      ok = run_traced(worker, &event, loops, &me.error);
-      me.tasks += ok ? 1 : 0;
-    } else {
-      ok = me.runner.run_leaf(r.site(), loops, task_id, count, &me.tasks, &me.error);
+    const u32 count = std::min<u32>(r.count() - done, me.budget);
+    const u64 first = r.task_id + done;
+    if (!me.runner.run_leaf(r.site(), loops, first, count, &me.tasks, &me.error)) {
+      fail_now(std::move(me.error));
+      return false;
     }
-    if (!ok) fail_now(std::move(me.error));
-    if (!ok || !pace(worker, count)) return false;
+    if (!pace(worker, count)) return false;
     done += count;
     if (level > 0) loops[level - 1] += 1;
   }
@@ -296,6 +282,7 @@ void Run::generate_locked(u32 worker) {
   Worker& me = *workers_[worker];
   const bool started = started_.load(std::memory_order_relaxed);
   const auto ready = [&](u32 slot) {
+    if (traced_) me.now = now();
     if (started && !issuer_) {
       make_ready(worker, slot);
     } else {
@@ -309,8 +296,14 @@ void Run::generate_locked(u32 worker) {
   const Flow::Made made = flow_->make(started ? kBurst : 64 * kBurst, ready, freed, &error);
   if (issuer_ && started) issue_held(worker);  // one lock for all of them
   if (stall_since_ != 0 && flow_->made() != before) {
-    window_stall_ns_ += clock_.since() - std::exchange(stall_since_, 0);
+    window_stall_ns_ += since() - std::exchange(stall_since_, 0);
+    count(TraceCounter::WINDOW_FULL, 0);
   }
+  const bool waits = made == Flow::Made::Waits;
+  if (std::exchange(control_waiting_, waits) != waits) {
+    count(TraceCounter::CONTROL_WAITS, waits ? 1 : 0);
+  }
+  count(TraceCounter::WINDOW, flow_->live());
   if (made == Flow::Made::Failed) fail_now(std::move(error));
   if (made == Flow::Made::Full) window_full(worker);
   if (made == Flow::Made::Waits) control_waits(worker);
@@ -326,8 +319,9 @@ void Run::generate_locked(u32 worker) {
 // Under the token.
 void Run::window_full(u32 worker) {
   if (stall_since_ == 0) {
-    stall_since_ = clock_.since();
+    stall_since_ = since();
     window_stalls_ += 1;
+    count(TraceCounter::WINDOW_FULL, 1);
     if (config_.window_mode == WindowMode::ABORT) {
       const bool records = config_.window_bytes == 0 || flow_->live() == config_.window;
       const std::string size = records ? std::to_string(config_.window) + " records"
@@ -371,16 +365,22 @@ void Run::start_held(u32 worker) {
     issue_held(worker);
     return;
   }
+  workers_[worker]->now = traced_ ? now() : 0;
   for (const u32 slot : held_) make_ready(worker, slot);
   held_.clear();
 }
+
+// For a virtual clock.
+bool Run::take_any(u32 worker, u32* slot, bool* stolen) { return find_task(worker, slot, stolen); }
+void Run::end_any(u32 worker, u32 slot) { end_slot(worker, slot); }
 
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.
 bool Run::runs_serially() {
   const bool open_order = config_.ready == ReadyPolicy::AUTO &&
                           config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
-                          !flow_->has_lanes() && config_.window_bytes == 0 && config_.batch_deps == 0;
+                          !flow_->has_lanes() && config_.window_bytes == 0 && config_.batch_deps == 0 &&
+                          mode_ == Mode::Flow;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;
@@ -406,6 +406,7 @@ void Run::run_stretch(u32 worker) {
   Error error;
   bool at_task = flow_->take_pending();
   serial_ = false;
+  me.now = 0;
   while (true) {
     const Event event = at_task ? Event::Task : cursor.advance(*plan_, &error);
     at_task = false;
@@ -466,7 +467,7 @@ void Run::push_fifo(Worker* me, u32 slot) {
 bool Run::take_fifo(Worker* me, u32* slot) {
   const std::lock_guard lock(fifo_mutex_);
   if (!fifo_->take(slot)) return false;
-  if (traced_) me->take = next_take_.fetch_add(1, std::memory_order_relaxed);
+  me->take = next_take_++;
   return true;
 }
 

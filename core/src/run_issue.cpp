@@ -13,7 +13,7 @@ void Run::issue(u32 worker, u32 slot) {
 void Run::issue_held(u32 worker) {
   if (held_.empty()) return;
   if (traced_) {
-    for (const u32 slot : held_) ready_ticks_[slot] = Clock::ticks();
+    for (const u32 slot : held_) ready_ticks_[slot] = now();
   }
   after_issue(issuer_->arrive(worker, held_.data(), held_.size(), issue_time()));
   held_.clear();

@@ -207,11 +207,14 @@ bool add_prefetch(const PlanView& plan, const Args& a, ScheduleConfig* out) {
 }
 
 bool set_trace(const Args& a, ScheduleConfig* out) {
-  if (!a.in(0, 0, 1)) return false;
+  if (!a.in(0, 0, static_cast<i64>(TracePolicy::CYCLES))) return false;
   out->trace = static_cast<TracePolicy>(a.value(0));
   if (out->trace == TracePolicy::NONE) return true;
   if (!a.in(1, 1, 1 << 28)) return false;
   out->trace_capacity = static_cast<u64>(a.value(1));
+  if (out->trace != TracePolicy::CYCLES) return true;
+  if (!a.is_key(2)) return false;
+  out->cycles_key = a.key(2);
   return true;
 }
 

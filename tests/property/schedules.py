@@ -18,6 +18,8 @@ from pto_wsp.plan import (
 )
 
 TRACED = ir.Directive("TRACE", (1, 1 << 16))
+# On a virtual clock, where tasks take 0 to 4 cycles.
+VIRTUAL = ir.Directive("TRACE", (2, 1 << 16, Binary(BinaryOp.MOD, ir.TaskOrdinal(), Const(5))))
 STEALS, PRIORITY = ReadyPolicy.WORK_STEAL, ReadyPolicy.PRIORITY
 
 
@@ -96,7 +98,7 @@ def fitting(
 def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive, ...]:
     """Complete dependence policies with any other directives; always a trace. `issued` says
     whether there are directives beyond window, start and ready."""
-    given: list[ir.Directive] = [TRACED]
+    given: list[ir.Directive] = [draw(some(TRACED, TRACED, VIRTUAL))]
     ready = draw(some(None, 1, 2, 3)) if issued else draw(some(None, 1, 2))
     maybe: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
         "DEPS": lambda: (draw(some(0, 2)),),

@@ -69,7 +69,19 @@ def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: in
             assert stats.window_bytes_high <= written
             if directives:  # without any there is no trace
                 assert order.violations(tested.trace) == []
+                assert_edges_hold(tested)
         assert np.array_equal(memory, wanted)
+
+
+def assert_edges_hold(tested: Program) -> None:
+    """Whoever waited for a task has started after its end, and was generated after it."""
+    trace = np.sort(tested.trace, order="seq")
+    edges = tested.edges
+    src, dst = (np.searchsorted(trace["seq"], edges[name]) for name in ("src", "dst"))
+    assert (trace["seq"][src] == edges["src"]).all()
+    assert (trace["seq"][dst] == edges["dst"]).all()
+    assert (edges["src"] < edges["dst"]).all()
+    assert (trace["end_ns"][src] <= trace["start_ns"][dst]).all()
 
 
 def _window(schedule: tuple[ir.Directive, ...], most: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@
 #include "ptowsp/task_table.h"
 #include "ptowsp/tensor_map.h"
 #include "ptowsp/tile_map.h"
+#include "ptowsp/trace.h"
 #include "ptowsp/tracking.h"
 
 namespace ptowsp {
@@ -63,6 +64,9 @@ class Flow {
 
   // The issuer is told of every task where it is made.
   void set_issuer(Issuer* issuer, u32 streams);
+
+  // What tasks wait for is written there.
+  void set_notes(GeneratorTrace* notes) { notes_ = notes; }
 
   bool try_lock() {
     return !token_.load(std::memory_order_relaxed) &&
@@ -367,7 +371,9 @@ class Flow {
     if (boxes_) boxes_->remove(&box_entries_[join.slot]);
     u32 edges = 0;
     for (const TaskRef t : *group) {
-      edges += table_.add_edge(t, join.slot, edges) == TaskTable::Edge::Added ? 1u : 0u;
+      if (table_.add_edge(t, join.slot, edges) != TaskTable::Edge::Added) continue;
+      edges += 1;
+      if (notes_ != nullptr) notes_->edge(name_of(t), name_of(join));
     }
     group->clear();
     if (table_.publish(join.slot, edges)) {
@@ -447,7 +453,15 @@ class Flow {
   void depend(TaskRef before, u32 slot) {
     if (!before.any() || before.slot == slot) return;
     const TaskTable::Edge edge = table_.add_edge(before, slot, record_, num_edges_);
-    if (edge == TaskTable::Edge::Added) num_edges_ += 1;
+    if (edge != TaskTable::Edge::Added) return;
+    num_edges_ += 1;
+    if (notes_ != nullptr) notes_->edge(name_of(before), seq(slot));
+  }
+  // How a trace calls a task, of several the last one, or a join.
+  u64 name_of(TaskRef t) const {
+    const TaskTable::Record& r = table_[t.slot];
+    if (r.site() == kJoinSite) return PTOWSP_JOIN | (u64{t.slot} << 32) | t.tag;
+    return seq(t.slot) + r.count() - 1;
   }
   void find_boxes(TaskRef task);
   void make_makers(const ScheduleConfig& config, u32 workers);
@@ -483,6 +497,7 @@ class Flow {
   std::optional<Awaited> awaited_;  // where the plan has explicit dependences
   std::vector<TaskRef> waits_;      // explicit ones, of the task being made
   Issuer* issuer_ = nullptr;
+  GeneratorTrace* notes_ = nullptr;
   std::vector<TaskRef> stream_last_;  // by stream
   u32 spare_ = 0;                     // joins that one task may need for them
   std::vector<Region> regions_;

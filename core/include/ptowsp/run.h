@@ -10,6 +10,7 @@
 //            last of them in a deque, and steals or generates when it has none. Where the order is
 //            open it takes its own in the order of generation; work_steal() takes the newest, and
 //            fifo() keeps one set for all workers, always the smallest seq first.
+//   Virtual  a Flow whose workers are simulated by one thread, in the order of a virtual clock.
 // Inline and Split serve only the default ready and start policies, which leave the order open. A
 // Flow under the default policies whose tasks turn out to run one after the other anyway goes on
 // inline for a while, since handing them around costs more than running them.
@@ -63,11 +64,16 @@ class Run {
     crew_user_ = user;
   }
   // Whether begin() has use for memory.
-  bool needs_memory() const { return mode_ == Mode::Flow && memory_ == nullptr; }
+  bool needs_memory() const { return tracks() && memory_ == nullptr; }
   // Comes before work(). `memory` is what an earlier run has left, or null.
   void begin(std::unique_ptr<FlowMemory> memory);
   // Comes after all work(). What the next run may use; nothing, if this one failed.
   RunParts end();
+  // Before begin(). Whatever is recorded goes there.
+  void set_trace(std::unique_ptr<TraceMemory> memory, std::unique_ptr<TraceSpool> spool);
+  bool is_traced() const { return traced_; }
+  // After everybody has looked at the trace.
+  std::unique_ptr<TraceMemory> take_trace() { return std::move(trace_); }
   // Takes part until the run is over.
   void work(u32 worker);
   void cancel();
@@ -90,26 +96,18 @@ class Run {
   TaskHash hash() const;
   u64 worker_tasks(u32 worker) const { return workers_[worker]->tasks; }
   u64 trace_size() const;
-  // Calls fn(event) for each traced task.
-  template <class Fn>
-  void each_event(Fn fn) const {
-    for (const auto& w : workers_) {
-      w->trace.each([&](ptowsp_event event) {
-        event.ready_ns = clock_.ns(event.ready_ns);
-        event.start_ns = clock_.ns(event.start_ns);
-        event.end_ns = clock_.ns(event.end_ns);
-        fn(event);
-      });
-    }
-  }
+  std::vector<ptowsp_event> events() const;
+  ptowsp_trace_info trace_info() const;
+  std::size_t trace_block(u32 kind, void* out, std::size_t bytes) const;
 
  private:
-  enum class Mode : u8 { Inline, Split, Flow };
+  enum class Mode : u8 { Inline, Split, Flow, Virtual };
 
   // What belongs to one worker, on lines of its own.
   struct alignas(kCacheLine) Worker {
     TaskRunner runner;
-    TraceRing trace;
+    TraceRing* trace = nullptr;
+    u64 now = 0;  // if traced: the last time it looked at the clock
     u64 tasks = 0;
     u64 parks = 0;
     u64 bounds_checked = 0;
@@ -142,7 +140,7 @@ class Run {
     // tasks to spare, so that a long task never keeps others from those behind it.
     alignas(kCacheLine) std::atomic<bool> closed{true};
     Error error;  // of the task being run; kept here because clearing one costs more than a task
-    Worker(TaskRunner with, u64 capacity) : runner(std::move(with)), trace(capacity) {}
+    explicit Worker(TaskRunner with) : runner(std::move(with)) {}
   };
 
   using Lock = std::unique_lock<std::mutex>;
@@ -158,7 +156,6 @@ class Run {
   bool load_here(u32 worker, Cursor* cursor, Error* error);
   bool hash_here(u32 worker, const Cursor& cursor, Error* error);
   bool run_task(u32 worker, const Cursor& cursor, Error* error);
-  bool run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error);
   bool look_at_clock(u32 worker);
   // Looks at the clock about every kPollEvery, whatever the length of tasks: the number of tasks
   // between two looks follows from the time the last ones took. False: the run is to end.
@@ -168,6 +165,33 @@ class Run {
     me.budget -= static_cast<u32>(tasks);
     return true;
   }
+
+  // run_traced.cpp
+  void begin_trace();
+  void end_trace();
+  struct TracedTask;
+  bool run_traced(u32 worker, const TracedTask& task, const i64* loops, Error* error);
+  bool run_traced_strip(u32 worker, u32 slot, bool stolen);
+  i64 run_traced_leaf(u32 worker, Cursor* cursor, i64 count, Error* error);
+  bool cycles_of(u32 site, const i64* loops, u64 task_id, u64* out, Error* error) const;
+  void count(TraceCounter counter, u64 value) {
+    if (notes_) notes_->sample(now(), static_cast<u32>(counter), value);
+  }
+  // Ticks of the clock that the trace is in.
+  u64 now() const { return mode_ == Mode::Virtual ? virtual_now_ : Clock::ticks(); }
+  // Nanoseconds, or cycles, since the run began.
+  u64 since() const { return mode_ == Mode::Virtual ? virtual_now_ : clock_.since(); }
+  // Whether the order in which tasks are taken is decided in one place.
+  bool is_ordered() const { return config_.issued || config_.ready == ReadyPolicy::FIFO; }
+
+  // run_virtual.cpp
+  struct Ending;
+  void work_virtual();
+  bool start_virtual(u32 worker, Ending* out);
+  void end_virtual(const Ending& task);
+  void generate_virtual(u32 worker);
+  bool take_any(u32 worker, u32* slot, bool* stolen);
+  void end_any(u32 worker, u32 slot);
 
   // run_flow.cpp
   void work_flow(u32 worker);
@@ -179,7 +203,7 @@ class Run {
   void keep(Worker* me, u32 slot);
   bool runs_low(Worker& me);
   bool run_single(u32 worker, u32 slot);
-  bool run_strip(u32 worker, u32 slot, bool stolen);
+  bool run_strip(u32 worker, u32 slot);
   bool run_slot(u32 worker, u32 slot, bool stolen);
   bool generate_burst(u32 worker);
   void generate_locked(u32 worker);
@@ -210,7 +234,10 @@ class Run {
   void issue_held(u32 worker);
   void after_issue(bool some);
   // Only one policy asks for the time, and asking costs as much as a short task.
-  u64 issue_time() const { return config_.timing == TimingPolicy::RATE_LIMIT ? clock_.since() : 0; }
+  u64 issue_time() const {
+    if (config_.timing != TimingPolicy::RATE_LIMIT) return 0;
+    return since();
+  }
   void check_stuck();
   u64 total_done() const;
   void call_crew() {
@@ -219,6 +246,7 @@ class Run {
   }
 
   void fail(Error error);
+  bool tracks() const { return mode_ == Mode::Flow || mode_ == Mode::Virtual; }
 
   static constexpr u32 kBurst = 64;
   static constexpr std::chrono::milliseconds kPollEvery{20};
@@ -247,7 +275,7 @@ class Run {
   std::optional<Flow> flow_;
   std::optional<Issuer> issuer_;  // where the schedule says more than an order
   alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
-  std::atomic<u64> next_take_{0};                        // traced tasks so far
+  u64 next_take_ = 0;                                    // of fifo(), under its lock
   // Flow:
   std::mutex fifo_mutex_;
   std::optional<FifoReady> fifo_;  // the ready tasks, for fifo()
@@ -262,8 +290,15 @@ class Run {
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
   u64 control_waits_ = 0;
+  bool control_waiting_ = false;
   u64 start_released_ = 0;
   u64 start_held_ = 0;
+
+  std::unique_ptr<TraceSpool> spool_;  // if the trace goes to a file
+  std::unique_ptr<TraceMemory> trace_;
+  std::optional<GeneratorTrace> notes_;  // of the token holder
+  std::optional<Keys> keys_;             // Virtual
+  u64 virtual_now_ = 0;                  // Virtual: cycles since the run began
 
   i64 last_iteration_ = 0;  // Split: past the loop
   i64 range_ = 1;           // Split: iterations a worker takes at once

@@ -62,7 +62,8 @@ struct ScheduleConfig {
   std::vector<PrefetchConfig> prefetches;
   WindowMode window_mode = WindowMode::STALL;
   TracePolicy trace = TracePolicy::NONE;
-  u64 trace_capacity = 1u << 20;  // events kept per worker
+  u64 trace_capacity = 1u << 16;  // tasks kept per worker
+  u32 cycles_key = kNone;         // trace=cycles(key)
   // What needs an Issuer:
   u32 priority_key = kNone;  // ready=priority(key)
   Dispatch dispatch;

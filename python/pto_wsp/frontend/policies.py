@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, cast
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self, cast
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
 from pto_wsp.frontend.keys import Key, key_of
+from pto_wsp.frontend.named_policies import named_policy
 from pto_wsp.frontend.scalar_expr import as_int
 
 # Per policy class: the number of each policy, by the name of the method that makes it.
@@ -21,7 +24,7 @@ NUMBERS: dict[str, dict[str, int]] = {
     "Deps": {"auto": 0, "infer_tensor_map_exact": 1, "infer_bytes_overlap": 2},
     "ReadyPolicy": {"fifo": 1, "work_steal": 2, "priority": 3},
     "StartPolicy": {"immediate": 0, "after_orchestration": 1, "threshold": 2},
-    "TracePolicy": {"none": 0, "timestamps": 1},
+    "TracePolicy": {"none": 0, "timestamps": 1, "cycles": 2},
     "WindowUnit": {"tasks": 0, "bytes": 1},
     "DispatchPolicy": {
         "work_steal": 0,
@@ -65,6 +68,12 @@ class _Policy:
                 f"there are {forms}",
                 forms,
             )
+
+    @classmethod
+    def named(cls, name: str, /, *args: Any, **kwargs: Any) -> Self:
+        """A policy of another package, registered under that name in the entry point group
+        `pto_wsp.policies`; what else is passed goes to its function."""
+        return named_policy(cls, name, args, kwargs)
 
     @property
     def number(self) -> int:
@@ -150,6 +159,8 @@ class TracePolicy(_Policy):
     """What a run records of each task."""
 
     capacity: int = 0
+    path: Path | None = None
+    key: Key | None = None
 
     @classmethod
     def none(cls) -> TracePolicy:
@@ -157,13 +168,38 @@ class TracePolicy(_Policy):
         return cls("none")
 
     @classmethod
-    def timestamps(cls, capacity: int = 65536) -> TracePolicy:
-        """Times and places of the last `capacity` tasks of each worker."""
-        return cls("timestamps", positive(capacity, "TracePolicy.timestamps(capacity=...)"))
+    def timestamps(
+        cls, path: str | PathLike[str] | None = None, capacity: int = 65536
+    ) -> TracePolicy:
+        """Times and places of tasks and what they waited for: of the last `capacity` tasks of each
+        worker, or with `path` of all of them. Each run then writes that file, for Perfetto."""
+        count = positive(capacity, "TracePolicy.timestamps(capacity=...)")
+        return cls("timestamps", count, _path(path, "TracePolicy.timestamps(path=...)"))
+
+    @classmethod
+    def cycles(
+        cls,
+        key: Callable[[Any], Any],
+        path: str | PathLike[str] | None = None,
+        capacity: int = 65536,
+    ) -> TracePolicy:
+        """The same on a virtual clock, on which a task lasts as many cycles as the key says. The
+        workers are simulated: any number of them, the same trace on every machine."""
+        count = positive(capacity, "TracePolicy.cycles(capacity=...)")
+        found = key_of(key, "TracePolicy.cycles")
+        return cls("cycles", count, _path(path, "TracePolicy.cycles(path=...)"), found)
+
+    def directive(self) -> tuple[ir.DirectiveArg, ...]:
+        """The path is not part of it: a plan says nothing about the machine it runs on, and must
+        not name files there."""
+        key = () if self.key is None else (self.key.expr,)
+        return (self.number, self.capacity, *key)
 
     def __repr__(self) -> str:
-        capacity = f"capacity={self.capacity}" if self.kind == "timestamps" else ""
-        return f"TracePolicy.{self.kind}({capacity})"
+        parts = [] if self.key is None else [str(self.key)]
+        parts += [] if self.path is None else [f"path={str(self.path)!r}"]
+        parts += [f"capacity={self.capacity}"] if self.capacity else []
+        return f"TracePolicy.{self.kind}({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +443,14 @@ class Prefetch:
                 'write prefetch("rows", 2) for a loop over the parameter rows',
             )
         positive(self.depth, "prefetch(axis, depth)")
+
+
+def _path(value: object, form: str) -> Path | None:
+    if value is None or isinstance(value, str | PathLike):
+        return None if value is None else Path(cast("str | PathLike[str]", value))
+    raise directive_error(
+        f"{form}: {value!r}", "it is a path", 'write path="trace.json" or path="trace.json.gz"'
+    )
 
 
 def positive(value: object, form: str) -> int:

@@ -241,7 +241,7 @@ class Schedule:
         if self.start is not None:
             found.append(("start", (self.start.number, self.start.count)))
         if self.trace is not None:
-            found.append(("trace", (self.trace.number, self.trace.capacity)))
+            found.append(("trace", self.trace.directive()))
         if self.dispatch is not None:
             found.append(("dispatch", self.dispatch.directive()))
         if self.dispatch_threshold is not None:

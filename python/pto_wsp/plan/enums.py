@@ -53,6 +53,7 @@ __all__ = [
     "SymbolKind",
     "TaskKind",
     "TimingPolicy",
+    "TraceCounter",
     "TracePolicy",
     "WindowMode",
     "WindowUnit",
@@ -394,7 +395,7 @@ class Directive(IntEnum):
     READY = 2  # args: ReadyPolicy, key expression for PRIORITY
     START = 3  # args: StartPolicy, count for THRESHOLD
     WINDOW = 4  # args: limit, WindowUnit, WindowMode
-    TRACE = 5  # args: TracePolicy, ring capacity per worker
+    TRACE = 5  # args: TracePolicy, ring capacity per worker, key of the cycles for CYCLES
     DISPATCH = 6  # args: DispatchPolicy, then a count, a key or the first task of each part
     # one level; args: key or none for the number of tasks, threshold, then as for DISPATCH
     DISPATCH_THRESHOLD = 7
@@ -508,7 +509,15 @@ class TracePolicy(IntEnum):
 
     NONE = 0  # nothing
     TIMESTAMPS = 1  # ready, start and end times
-    CYCLES = 2  # a virtual clock
+    CYCLES = 2  # the same on a virtual clock: workers are simulated
+
+
+class TraceCounter(IntEnum):
+    """What a trace samples while tasks are generated."""
+
+    WINDOW = 0  # tasks generated and not ended
+    WINDOW_FULL = 1  # 1 while generation waits for room in the window
+    CONTROL_WAITS = 2  # 1 while it waits for a value that tasks compute
 
 
 class ArgTag(IntEnum):

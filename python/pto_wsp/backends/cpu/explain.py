@@ -14,12 +14,14 @@ from pto_wsp.plan import (
     ScheduleArg,
     ScheduleEntry,
     Section,
+    TracePolicy,
 )
 from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.stats import Stats
 
 _TRUSTED = " (trusted: a promise that no other regions overlap)"
+_VIRTUAL = "; one thread plays all workers, on a clock that counts the cycles of the key"
 
 _CUBE = (ExecUnit.AIC, ExecUnit.AIC_AIV)
 
@@ -28,7 +30,7 @@ _HOW: dict[Directive, str] = {
     Directive.READY: "one order of ready tasks, or a queue for each worker that others take from",
     Directive.START: "ready tasks are held back until then, or until nothing else could go on",
     Directive.WINDOW: "generation waits for a free record, and for room where bytes are counted",
-    Directive.TRACE: "a ring of events for each worker",
+    Directive.TRACE: "a ring of tasks for each worker, and one of what tasks waited for",
     Directive.DISPATCH: "a queue for each worker, from which only that worker takes",
     Directive.DISPATCH_THRESHOLD: "the level is chosen where a task is generated; then as dispatch",
     Directive.STREAMS: "an edge from each task of a stream to the next",
@@ -80,6 +82,9 @@ def explain(plan: Plan, stats: Stats | None) -> list[Explained]:
             how += _TRUSTED if policy == DepsPolicy.EXACT else ""
         if entry.id == Directive.POOLS:
             how += _empty_pools(plan, entry)
+        if entry.id == Directive.TRACE:
+            policy = plan.records(ScheduleArg)[entry.args].bits
+            how += _VIRTUAL if policy == TracePolicy.CYCLES else ""
         cost = _COST.get(Directive(entry.id))
         spent = "" if cost is None or stats is None else cost(stats)
         out.append(Explained(texts[index], how, spent, plan.loc(Section.SCHEDULE, index)))
