@@ -92,4 +92,4 @@ class NativeProgram:
 def stat_docs() -> list[tuple[str, str]]:
     """(name, meaning) of each counter of a run."""
 
-TRACED_SIZE: int = 56
+TRACED_SIZE: int = 64
