@@ -14,6 +14,7 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
       mode_(choose_mode(*plan_, config, workers, hashed)),
       traced_(config.trace != TracePolicy::NONE),
       hashed_(hashed),
+      alone_(workers == 1),
       seed_(seed),
       next_iteration_(0) {
   workers_.reserve(workers);
@@ -45,7 +46,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   if (mode_ != Mode::Flow) return;
   if (memory == nullptr) memory = std::move(memory_);
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
-  flow_->table().set_alone(!started_);
+  flow_->table().set_alone(alone_ || !started_);
   if (traced_) ready_ticks_.resize(flow_->table().capacity());
   if (config_.issued) {
     issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed_);
@@ -104,7 +105,11 @@ void Run::work(u32 worker) {
   if (mode_ == Mode::Split) call_crew();
   switch (mode_) {
     case Mode::Flow:
-      work_flow(worker);
+      if (issuer_) {
+        work_issued(worker);
+      } else {
+        work_flow(worker);
+      }
       break;
     case Mode::Inline:
     case Mode::Split:

@@ -13,10 +13,6 @@ namespace ptowsp {
 inline void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   if (traced_) ready_ticks_[slot] = Clock::ticks();
-  if (issuer_) {
-    issue(worker, slot);
-    return;
-  }
   if (config_.ready == ReadyPolicy::AUTO) {
     if (me.own->size() == 0 && me.next == kNil) {
       me.next = slot;
@@ -51,36 +47,30 @@ inline bool Run::run_single(u32 worker, u32 slot) {
   return pace(worker, 1);
 }
 
-inline void Run::end_slot(u32 worker, u32 slot) {
-  if (issuer_) after_issue(issuer_->ended(slot, issue_time()));
-  const auto ready = [&](u32 next) { make_ready(worker, next); };
-  if (generated_all_.load(std::memory_order_acquire)) {
-    flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
-  } else {
-    flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
-  }
-  if (issuer_) issuer_->finished();
-}
-
 // Runs the task or strip of a slot. False: the run is to end.
-inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
+bool Run::run_one(u32 worker, u32 slot, bool stolen) {
   Worker& me = *workers_[worker];
-  const bool spare = me.own->size() > 0;
-  if (spare) me.closed.store(false, std::memory_order_release);
   TaskTable& table = flow_->table();
   table.prefetch_successor(slot);
   const bool single = table[slot].count() == 1 && !traced_;
   const bool ok = single ? run_single(worker, slot) : run_strip(worker, slot, stolen);
+  if (ok) me.done.store(me.tasks, std::memory_order_release);
+  return ok;
+}
+
+// The same, and ends it. Meanwhile others may take what this worker keeps for itself.
+inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
+  Worker& me = *workers_[worker];
+  const bool spare = me.own->size() > 0;
+  if (spare) me.closed.store(false, std::memory_order_release);
+  const bool ok = run_one(worker, slot, stolen);
   while (spare && me.closed.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-  if (!ok) return false;
-  me.done.store(me.tasks, std::memory_order_release);
-  end_slot(worker, slot);
-  return true;
+  if (ok) finish_slot(&me, slot, [&](u32 next) { make_ready(worker, next); });
+  return ok;
 }
 
 inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   Worker& me = *workers_[worker];
-  if (issuer_) return take_issued(worker, slot, stolen);
   if (fifo_) return take_fifo(&me, slot);
   if (me.next != kNil) {
     *slot = std::exchange(me.next, kNil);
@@ -341,7 +331,7 @@ void Run::all_generated() {
 
 // The start policy lets go. Only the token holder calls this.
 void Run::start_held(u32 worker) {
-  flow_->table().set_alone(false);
+  flow_->table().set_alone(alone_);
   started_.store(true, std::memory_order_release);
   if (issuer_) {
     issue_held(worker);

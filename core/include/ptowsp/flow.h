@@ -140,7 +140,8 @@ class Flow {
       if (maker.needs_regions && !check_regions(cursor_.site, error)) return Made::Failed;
       if (hashed_ && !hash_task(error)) return Made::Failed;
       if (in_leaf_ && maker.moves) {
-        most -= make_leaf(maker, most, ready);
+        most -= make_leaf(maker, most, ready, error);
+        if (issuer_ != nullptr && !error->ok()) return Made::Failed;
       } else {
         if (!make_one(maker, ready, freed, error)) return Made::Failed;
         most -= 1;
@@ -317,9 +318,10 @@ class Flow {
   }
   bool task_at(const BoundAfter& after, TaskRef* out, Error* error);
   // Up to `most` records for the cursor's task and those behind it in its leaf loop, as long as
-  // there is room; there is for one. Leaves the cursor at the last task made.
+  // there is room; there is for one. Leaves the cursor at the last task made. With an issuer, the
+  // cursor goes along, since keys are read from it.
   template <class Ready>
-  u32 make_leaf(const SiteMaker& maker, u32 most, Ready ready) {
+  u32 make_leaf(const SiteMaker& maker, u32 most, Ready ready, Error* error) {
     Moving moving[kMaxTensorArgs];
     Moving* const end = moving + (maker.end - maker.begin);
     for (Moving* m = moving; m != end; ++m) {
@@ -333,7 +335,8 @@ class Flow {
     do {
       const i64 room = std::min<i64>(maker.strip, window_ - live_);
       const u32 count = static_cast<u32>(std::min(left - done, room));
-      const TaskRef task = new_record(maker, count, done);
+      const TaskRef task = new_record(maker, count, issuer_ != nullptr ? 0 : done);
+      if (issuer_ != nullptr && !place(task, error)) return made;
       for (Moving* m = moving; m != end; ++m) {
         u32 k = 0;
         do {
@@ -346,8 +349,9 @@ class Flow {
       publish(task, ready);
       done += count;
       made += 1;
-    } while (made < most && done < left && has_room());
-    cursor_.leaf_skip(done);
+    } while (made < most && done < left && has_room() &&
+             (issuer_ == nullptr || cursor_.leaf_next()));
+    if (issuer_ == nullptr) cursor_.leaf_skip(done);
     return made;
   }
   u64 tile_number(const SiteMaker& maker, const TrackedAccess& a) const {

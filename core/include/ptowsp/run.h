@@ -127,7 +127,8 @@ class Run {
     u32 free_first = kNil;   // ended slots not given back yet
     u32 free_last = kNil;
     u32 free_count = 0;
-    u64 take = 0;  // fifo() and Issuer: number of the take
+    std::vector<u32> arrived;  // Issuer: tasks that the one that ended made ready
+    u64 take = 0;              // fifo() and Issuer: number of the take
     u64 random = 0;
     u64 stolen = 0;
     u64 ready_high = 0;
@@ -173,11 +174,20 @@ class Run {
   bool runs_low(Worker& me);
   bool run_single(u32 worker, u32 slot);
   bool run_strip(u32 worker, u32 slot, bool stolen);
+  bool run_one(u32 worker, u32 slot, bool stolen);
   bool run_slot(u32 worker, u32 slot, bool stolen);
   bool generate_burst(u32 worker);
   void generate_locked(u32 worker);
   void make_ready(u32 worker, u32 slot);
-  void end_slot(u32 worker, u32 slot);
+  // Calls ready(slot) for the tasks that waited only for this one.
+  template <class Ready>
+  void finish_slot(Worker* me, u32 slot, Ready ready) {
+    if (generated_all_.load(std::memory_order_acquire)) {
+      flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
+    } else {
+      flow_->finish(slot, alone_, ready, [&](u32 ended) { free_slot(me, ended); });
+    }
+  }
   void free_slot(Worker* me, u32 slot);
   void give_back(Worker* me);
   void start_held(u32 worker);
@@ -191,10 +201,14 @@ class Run {
   bool nothing_ready();
   void push_fifo(Worker* me, u32 slot);
   bool take_fifo(Worker* me, u32* slot);
-  void issue(u32 worker, u32 slot);
-  bool take_issued(u32 worker, u32* slot, bool* stolen);
+  // run_issue.cpp
+  void work_issued(u32 worker);
+  bool take_issued(u32 worker, Issuer::Taken* task);
+  bool end_issued(u32 worker, u32 slot, Issuer::Taken* task);
   void issue_held(u32 worker);
   void after_issue(bool some);
+  void wake_others();
+  void gate_overflowed();
   // Only one policy asks for the time, and asking costs as much as a short task.
   u64 issue_time() const { return config_.timing == TimingPolicy::RATE_LIMIT ? clock_.since() : 0; }
   void check_stuck();
@@ -216,6 +230,7 @@ class Run {
   const Mode mode_;
   const bool traced_;
   const bool hashed_;  // the task hash is added up
+  const bool alone_;   // one worker: nobody adds edges while it ends a task
   const u64 seed_;
   Clock clock_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
