@@ -87,6 +87,12 @@ inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   return true;
 }
 
+// For a controlled run, which calls them seldom.
+void Run::push_ready(u32 worker, u32 slot) { make_ready(worker, slot); }
+bool Run::take_ready(u32 worker, u32* slot, bool* stolen) {
+  return find_task(worker, slot, stolen);
+}
+
 void Run::work_flow(u32 worker) {
   Worker& me = *workers_[worker];
   u32 misses = 0;
@@ -198,7 +204,9 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
     bool ok = false;
     if (traced_) {
       ptowsp_event event{};
-      event.take = fifo_ || issuer_ ? me.take : next_take_.fetch_add(1, std::memory_order_relaxed);
+      event.take = fifo_ || issuer_ || control_
+                       ? me.take
+                       : next_take_.fetch_add(1, std::memory_order_relaxed);
       if (issuer_) {
         event.stream = issuer_->stream(slot);
         event.pool = issuer_->pool(slot);
@@ -261,11 +269,13 @@ bool Run::generate_burst(u32 worker) {
   return progress || me.next != kNil || me.own->size() > 0 || me.deque->size() > 0;
 }
 
-void Run::generate_locked(u32 worker) {
+void Run::generate_locked(u32 worker, u32 burst) {
   Worker& me = *workers_[worker];
   const bool started = started_.load(std::memory_order_relaxed);
   const auto ready = [&](u32 slot) {
-    if (started && !issuer_) {
+    if (started && control_ && !issuer_) {
+      make_ready_controlled(worker, slot);
+    } else if (started && !issuer_) {
       make_ready(worker, slot);
     } else {
       held_.push_back(slot);
@@ -275,7 +285,7 @@ void Run::generate_locked(u32 worker) {
   Error error;
   const u64 before = flow_->made();
   // Before the start nobody waits for what is made.
-  const Flow::Made made = flow_->make(started ? kBurst : 64 * kBurst, ready, freed, &error);
+  const Flow::Made made = flow_->make(started ? burst : 64 * burst, ready, freed, &error);
   if (issuer_ && started) issue_held(worker);  // one lock for all of them
   if (stall_since_ != 0 && flow_->made() != before) {
     window_stall_ns_ += clock_.since() - std::exchange(stall_since_, 0);
@@ -337,7 +347,13 @@ void Run::start_held(u32 worker) {
     issue_held(worker);
     return;
   }
-  for (const u32 slot : held_) make_ready(worker, slot);
+  for (const u32 slot : held_) {
+    if (control_) {
+      make_ready_controlled(worker, slot);
+    } else {
+      make_ready(worker, slot);
+    }
+  }
   held_.clear();
 }
 

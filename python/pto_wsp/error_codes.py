@@ -102,6 +102,7 @@ class Code(Enum):
     MACHINE_RESOURCES = "PTO508", "too few threads or too little memory"
     PAGES = "PTO509", "tokens whose pages do not fit"
     RUN_TASK = "PTO510", "run_task of a task that is not there"
+    RECORDING = "PTO511", "a recording that is damaged or of another run"
 
     PLAN_DAMAGED = "PTO601", "a plan that is damaged or does not fit together"
 

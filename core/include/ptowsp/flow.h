@@ -62,6 +62,11 @@ class Flow {
   // The issuer is told of every task where it is made.
   void set_issuer(Issuer* issuer, u32 streams);
 
+  // Each task gets a record of its own.
+  void make_singly() {
+    for (SiteMaker& maker : makers_) maker.strip = 1;
+  }
+
   bool try_lock() {
     return !token_.load(std::memory_order_relaxed) &&
            !token_.exchange(true, std::memory_order_acquire);

@@ -12,7 +12,9 @@
 //            fifo() keeps one set for all workers, always the smallest seq first.
 // Inline and Split serve only the default ready and start policies, which leave the order open. A
 // Flow under the default policies whose tasks turn out to run one after the other anyway goes on
-// inline for a while, since handing them around costs more than running them.
+// inline for a while, since handing them around costs more than running them. A recorded run is
+// Inline or a Flow; one that repeats a recording or draws its order from a seed is a Flow with a
+// Controller.
 //
 // Thread roles: any number of threads call work(id) once each, with different ids; id 0 also polls
 // the interrupt. cancel() may come from anywhere. The lock is never held while a kernel or the
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "ptowsp/clock.h"
+#include "ptowsp/controller.h"
 #include "ptowsp/deque.h"
 #include "ptowsp/flow.h"
 #include "ptowsp/park.h"
@@ -49,7 +52,7 @@ class Run {
  public:
   // `parts` has at least a plan.
   Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelSlot>* kernels,
-      u32 workers, u64 seed, bool hashed = false);
+      u32 workers, u64 seed, bool hashed = false, RunControl control = {});
 
   void set_interrupt(ptowsp_interrupt_fn fn, void* user) {
     interrupt_ = fn;
@@ -88,6 +91,8 @@ class Run {
   u32 workers() const { return static_cast<u32>(workers_.size()); }
   TaskHash hash() const;
   u64 worker_tasks(u32 worker) const { return workers_[worker]->tasks; }
+  bool keeps_decisions() const { return control_with_.record || control_with_.controlled(); }
+  Recording recording() const;
   u64 trace_size() const;
   // Calls fn(event) for each traced task.
   template <class Fn>
@@ -142,7 +147,7 @@ class Run {
 
   using Lock = std::unique_lock<std::mutex>;
   static Mode choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
-                          bool hashed);
+                          bool hashed, const RunControl& control);
 
   // run_inline.cpp
   void work_inline(u32 worker);
@@ -166,6 +171,8 @@ class Run {
   // run_flow.cpp
   void work_flow(u32 worker);
   bool find_task(u32 worker, u32* slot, bool* stolen);
+  void push_ready(u32 worker, u32 slot);
+  bool take_ready(u32 worker, u32* slot, bool* stolen);
   bool steal(u32 worker, u32* slot);
   bool steal_shared(Worker* me, Worker* victim, u32* slot);
   bool steal_own(Worker* me, Worker* victim, u32* slot);
@@ -177,7 +184,7 @@ class Run {
   bool run_one(u32 worker, u32 slot, bool stolen);
   bool run_slot(u32 worker, u32 slot, bool stolen);
   bool generate_burst(u32 worker);
-  void generate_locked(u32 worker);
+  void generate_locked(u32 worker, u32 burst = kBurst);
   void make_ready(u32 worker, u32 slot);
   // Calls ready(slot) for the tasks that waited only for this one.
   template <class Ready>
@@ -210,7 +217,29 @@ class Run {
   void wake_others();
   void gate_overflowed();
   // Only one policy asks for the time, and asking costs as much as a short task.
-  u64 issue_time() const { return config_.timing == TimingPolicy::RATE_LIMIT ? clock_.since() : 0; }
+  u64 issue_time() const {
+    if (config_.timing != TimingPolicy::RATE_LIMIT) return 0;
+    return control_ ? control_->now_ns : clock_.since();
+  }
+
+  // run_controlled.cpp
+  void begin_controlled();
+  void work_controlled(u32 worker);
+  bool wait_for_turn(u32 worker);
+  void end_controlled(u32 worker, u32 slot);
+  void make_ready_controlled(u32 worker, u32 slot);
+  void decide();
+  Error misfit(const std::string& what) const;
+  bool decide_again(Controller::Next* next, Error* error);
+  bool make_until(u64 task, Error* error);
+  bool decide_behind(Controller::Next* next, Error* error);
+  bool draw(Controller::Next* next, Error* error);
+  void collect_all();
+  void generate_controlled();
+  bool draw_event(Controller::Next* next);
+  bool take_controlled(Controller::Next* next);
+  bool let_go_controlled();
+
   void check_stuck();
   u64 total_done() const;
   void call_crew() {
@@ -227,6 +256,7 @@ class Run {
   std::unique_ptr<Tracking> tracking_;  // this and the memory: until begin()
   std::unique_ptr<FlowMemory> memory_;
   const ScheduleConfig config_;
+  const RunControl control_with_;
   const Mode mode_;
   const bool traced_;
   const bool hashed_;  // the task hash is added up
@@ -245,7 +275,9 @@ class Run {
   std::atomic<bool> started_{true};                    // Flow: the start policy has let go
   std::atomic<bool> crew_called_{false};
   std::optional<Flow> flow_;
-  std::optional<Issuer> issuer_;  // where the schedule says more than an order
+  std::optional<Issuer> issuer_;       // where the schedule says more than an order
+  std::optional<Controller> control_;  // where something else decides
+  std::optional<Recorder> recorder_;   // where workers decide and that is to be known
   alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
   std::atomic<u64> next_take_{0};                        // traced tasks so far
   // Flow:

@@ -541,3 +541,4 @@ class Status(IntEnum):
     NO_MEMORY = 23  # there is no memory for temporaries
     TILE_MISFIT = 24  # a region is larger than the tile that the kernel takes
     STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says
+    RECORDING_MISFIT = 26  # a recording is damaged or of another run

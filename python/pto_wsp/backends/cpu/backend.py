@@ -32,7 +32,7 @@ from pto_wsp.plan import (
     SymbolKind,
 )
 from pto_wsp.runtime.bindings import Bound, Value
-from pto_wsp.runtime.engine import Explained, Generated
+from pto_wsp.runtime.engine import Control, Explained, Generated
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import trace_dtype
 
@@ -93,6 +93,21 @@ class CpuEngine:
         self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
     ) -> CpuRun:
         run, error = self.native.start(_values(bindings), asynchronous, hashed)
+        if run is None:
+            raise _failure(error).to_exception(self.plan)
+        return CpuRun(self, run, hashed)
+
+    def start_controlled(
+        self,
+        bindings: tuple[Bound, ...],
+        control: Control,
+        *,
+        asynchronous: bool,
+        hashed: bool = False,
+    ) -> CpuRun:
+        run, error = self.native.start_controlled(
+            _values(bindings), asynchronous, hashed, control.record, control.replay, control.seed
+        )
         if run is None:
             raise _failure(error).to_exception(self.plan)
         return CpuRun(self, run, hashed)
@@ -179,6 +194,9 @@ class CpuRun:
             workers=self._engine.workers,
             worker_tasks=tuple(self._native.worker_tasks()),
         )
+
+    def recording(self) -> bytes:
+        return self._native.recording()
 
     def trace(self) -> npt.NDArray[Any]:
         plan = self._engine.plan
