@@ -47,10 +47,7 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
 void Flow::set_issuer(Issuer* issuer, u32 streams) {
   issuer_ = issuer;
   stream_last_.assign(streams, TaskRef{});
-  for (SiteMaker& maker : makers_) {  // each task has a place of its own
-    maker.strip = 1;
-    maker.moves = false;
-  }
+  make_singly();  // each task has a place of its own
 }
 
 // Where the order is open, tasks that follow each other in a leaf loop may share a record and run

@@ -6,8 +6,9 @@
 
 namespace ptowsp {
 
-void Flow::set_orders(const std::vector<LoopOrder>& orders, u32 workers) {
+void Flow::set_orders(const std::vector<LoopOrder>& orders, u32 workers, bool steady) {
   u32 most = 0;
+  steady_ = steady;
   workers_ = workers;
   for (const LoopOrder& order : orders) {
     if (order.policy == OrderPolicy::SEQUENTIAL) continue;
@@ -34,7 +35,7 @@ void Flow::begin_fork() {
   tasks_before_ = main_.next_task;
   const i64 lanes = std::min<i64>(order->lanes(workers_), frame.end - frame.index);
   num_lanes_ = static_cast<u32>(lanes);
-  in_turns_ = order->policy == OrderPolicy::INTERLEAVED;
+  in_turns_ = steady_ || order->policy == OrderPolicy::INTERLEAVED;
   // No lane fills the window before the others have had a turn.
   const u32 share = window_ / (4 * num_lanes_);
   lanes_turn_ = in_turns_ ? 1 : std::clamp<u32>(share, 1, kMostTurn);
@@ -124,6 +125,11 @@ void Flow::switch_to(u32 next) {
   pending_ = now.pending;
   lane_ = next;
   cursor_ = &now.cursor;
+}
+
+void Flow::note_ids(u64 first, u32 count) {
+  if (ids_.size() < first + count) ids_.resize(2 * (first + count));
+  for (u64 id = first; id < first + count; ++id) ids_[id] = true;
 }
 
 // The main cursor goes on behind the loop.

@@ -13,10 +13,6 @@ namespace ptowsp {
 inline void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   if (traced_) ready_ticks_[slot] = me.now;
-  if (issuer_) {
-    issue(worker, slot);
-    return;
-  }
   if (config_.ready == ReadyPolicy::AUTO) {
     if (me.own->size() == 0 && me.next == kNil) {
       me.next = slot;
@@ -51,53 +47,53 @@ inline bool Run::run_single(u32 worker, u32 slot) {
   return pace(worker, 1);
 }
 
-inline void Run::end_slot(u32 worker, u32 slot) {
-  if (issuer_) after_issue(issuer_->ended(slot, issue_time()));
-  if (config_.batch_deps > 0) {
-    end_in_batch(worker, slot);
-  } else {
-    release_successors(worker, slot);
-  }
-}
-
-inline void Run::release_successors(u32 worker, u32 slot) {
-  const auto ready = [&](u32 next) { make_ready(worker, next); };
-  if (generated_all_.load(std::memory_order_acquire)) {
-    flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
-  } else {
-    flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
-  }
-  if (issuer_) issuer_->finished();
-}
-
 // What was taken from a batch; see run_batch.cpp.
 void Run::commit(u32 worker) {
   Worker& me = *workers_[worker];
   me.batches += 1;
-  for (const u32 slot : me.committed) release_successors(worker, slot);
+  if (issuer_) {
+    commit_issued(worker);
+  } else {
+    for (const u32 slot : me.committed) {
+      finish_slot(&me, slot, [&](u32 next) { make_ready(worker, next); });
+    }
+  }
   me.committed.clear();
 }
 
+inline void Run::end_slot(u32 worker, u32 slot) {
+  if (config_.batch_deps > 0) {
+    end_in_batch(worker, slot);
+  } else {
+    finish_slot(workers_[worker].get(), slot, [&](u32 next) { make_ready(worker, next); });
+  }
+}
+
 // Runs the task or strip of a slot. False: the run is to end.
-inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
+bool Run::run_one(u32 worker, u32 slot, bool stolen) {
   Worker& me = *workers_[worker];
-  const bool spare = me.own->size() > 0;
-  if (spare) me.closed.store(false, std::memory_order_release);
   TaskTable& table = flow_->table();
   table.prefetch_successor(slot);
   const bool ok = traced_                    ? run_traced_strip(worker, slot, stolen)
                   : table[slot].count() == 1 ? run_single(worker, slot)
                                              : run_strip(worker, slot);
+  if (ok) me.done.store(me.tasks, std::memory_order_release);
+  return ok;
+}
+
+// The same, and ends it. Meanwhile others may take what this worker keeps for itself.
+inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
+  Worker& me = *workers_[worker];
+  const bool spare = me.own->size() > 0;
+  if (spare) me.closed.store(false, std::memory_order_release);
+  const bool ok = run_one(worker, slot, stolen);
   while (spare && me.closed.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-  if (!ok) return false;
-  me.done.store(me.tasks, std::memory_order_release);
-  end_slot(worker, slot);
-  return true;
+  if (ok) end_slot(worker, slot);
+  return ok;
 }
 
 inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   Worker& me = *workers_[worker];
-  if (issuer_) return take_issued(worker, slot, stolen);
   if (fifo_) return take_fifo(&me, slot);
   if (me.next != kNil) {
     *slot = std::exchange(me.next, kNil);
@@ -112,6 +108,12 @@ inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   *stolen = true;
   me.stolen += 1;
   return true;
+}
+
+// For a controlled run, which calls them seldom.
+void Run::push_ready(u32 worker, u32 slot) { make_ready(worker, slot); }
+bool Run::take_ready(u32 worker, u32* slot, bool* stolen) {
+  return find_task(worker, slot, stolen);
 }
 
 void Run::work_flow(u32 worker) {
@@ -278,12 +280,14 @@ bool Run::generate_burst(u32 worker) {
   return progress || me.next != kNil || me.own->size() > 0 || me.deque->size() > 0;
 }
 
-void Run::generate_locked(u32 worker) {
+void Run::generate_locked(u32 worker, u32 burst) {
   Worker& me = *workers_[worker];
   const bool started = started_.load(std::memory_order_relaxed);
   const auto ready = [&](u32 slot) {
     if (traced_) me.now = now();
-    if (started && !issuer_) {
+    if (started && control_ && !issuer_) {
+      make_ready_controlled(worker, slot);
+    } else if (started && !issuer_) {
       make_ready(worker, slot);
     } else {
       held_.push_back(slot);
@@ -293,7 +297,7 @@ void Run::generate_locked(u32 worker) {
   Error error;
   const u64 before = flow_->made();
   // Before the start nobody waits for what is made.
-  const Flow::Made made = flow_->make(started ? kBurst : 64 * kBurst, ready, freed, &error);
+  const Flow::Made made = flow_->make(started ? burst : 64 * burst, ready, freed, &error);
   if (issuer_ && started) issue_held(worker);  // one lock for all of them
   if (stall_since_ != 0 && flow_->made() != before) {
     window_stall_ns_ += since() - std::exchange(stall_since_, 0);
@@ -359,20 +363,42 @@ void Run::all_generated() {
 
 // The start policy lets go. Only the token holder calls this.
 void Run::start_held(u32 worker) {
-  flow_->table().set_alone(false);
+  flow_->table().set_alone(alone_);
   started_.store(true, std::memory_order_release);
   if (issuer_) {
     issue_held(worker);
     return;
   }
   workers_[worker]->now = traced_ ? now() : 0;
-  for (const u32 slot : held_) make_ready(worker, slot);
+  for (const u32 slot : held_) {
+    if (control_) {
+      make_ready_controlled(worker, slot);
+    } else {
+      make_ready(worker, slot);
+    }
+  }
   held_.clear();
 }
 
 // For a virtual clock.
-bool Run::take_any(u32 worker, u32* slot, bool* stolen) { return find_task(worker, slot, stolen); }
-void Run::end_any(u32 worker, u32 slot) { end_slot(worker, slot); }
+bool Run::take_any(u32 worker, u32* slot, bool* stolen) {
+  Worker& me = *workers_[worker];
+  Issuer::Taken task;
+  if (!issuer_) return find_task(worker, slot, stolen);
+  if (!take_issued(worker, &task)) return false;
+  *slot = task.slot;
+  *stolen = task.stolen;
+  me.take = task.take;
+  me.stolen += task.stolen ? 1 : 0;
+  return true;
+}
+void Run::end_any(u32 worker, u32 slot) {
+  if (issuer_) {
+    end_without_taking(worker, slot);
+  } else {
+    end_slot(worker, slot);
+  }
+}
 
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.

@@ -104,6 +104,7 @@ class Code(Enum):
     PAGES = "PTO509", "tokens whose pages do not fit"
     RUN_TASK = "PTO510", "run_task of a task that is not there"
     TASK_TOO_LARGE = "PTO511", "a task that writes more than the task window holds"
+    RECORDING = "PTO512", "a recording that is damaged or of another run"
 
     PLAN_DAMAGED = "PTO601", "a plan that is damaged or does not fit together"
 

@@ -296,7 +296,7 @@ TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
     const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
     program->set_kernel(0, {kernel, nullptr});
     const auto bindings = w.bind(2, 2);
-    const auto run = program->prepare(bindings.data(), bindings.size(), false, &error);
+    const auto run = program->prepare(bindings.data(), bindings.size(), false, {}, &error);
     planted = run->run.get();
     program->run(run.get());
     CHECK_EQ(run->run->error().status, Status::DEADLOCK);

@@ -67,6 +67,10 @@ class Flow {
 
   // What tasks wait for is written there.
   void set_notes(GeneratorTrace* notes) { notes_ = notes; }
+  // Each task gets a record of its own.
+  void make_singly() {
+    for (SiteMaker& maker : makers_) maker.strip = 1;
+  }
 
   bool try_lock() {
     return !token_.load(std::memory_order_relaxed) &&
@@ -180,7 +184,12 @@ class Flow {
   // The number of a slot's first task in the order of generation.
   u64 seq(u32 slot) const { return lanes_.empty() ? table_[slot].task_id : seqs_[slot]; }
   // Before anything is made: where several iterations of a loop are generated at a time.
-  void set_orders(const std::vector<LoopOrder>& orders, u32 workers);
+  // `steady`: at no pace that differs from run to run.
+  void set_orders(const std::vector<LoopOrder>& orders, u32 workers, bool steady);
+  // Whether a task has been generated; in a steady run only.
+  bool was_made(u64 task_id) const {
+    return lanes_.empty() ? task_id < made() : task_id < ids_.size() && ids_[task_id];
+  }
   bool has_lanes() const { return !lanes_.empty(); }
   u64 edges() const { return edges_; }
   u64 phases() const { return phases_; }
@@ -272,7 +281,8 @@ class Flow {
       if (maker.needs_regions) bounds_checked_ += maker.site->num_checked;
       if (hashed_ && !hash_task(error)) return Made::Failed;
       if (in_leaf_ && maker.moves) {
-        *most -= make_leaf(maker, *most, ready);
+        *most -= make_leaf(maker, *most, ready, error);
+        if (issuer_ != nullptr && !error->ok()) return Made::Failed;
       } else {
         if (!make_one(maker, ready, freed, error)) return Made::Failed;
         *most -= 1;
@@ -289,6 +299,7 @@ class Flow {
   void switch_to(u32 lane);
   bool others_can_go_on() const;
   void end_fork();
+  void note_ids(u64 first, u32 count);
 
   bool at_leaf() const;
   // Whether the cursor's task fits into the window and the table.
@@ -320,6 +331,7 @@ class Flow {
     lane_of_[slot] = lane_;
     lanes_[lane_].live += count;
     seqs_[slot] = submitted_;
+    if (steady_) note_ids(table_[slot].task_id, count);
     submitted_ += count;
   }
   template <class Ready>
@@ -385,7 +397,7 @@ class Flow {
   // Where the schedule puts the task. It waits for the one before it in its stream.
   bool place(TaskRef task, Error* error) {
     u32 stream = kNone;
-    if (!issuer_->place(*cursor_, task.slot, &stream, error)) return false;
+    if (!issuer_->place(*cursor_, task.slot, seq(task.slot), &stream, error)) return false;
     if (stream == kNone) return true;
     depend(stream_last_[stream], task.slot);
     stream_last_[stream] = task;
@@ -393,9 +405,10 @@ class Flow {
   }
   bool task_at(const BoundAfter& after, TaskRef* out, Error* error);
   // Up to `most` records for the cursor's task and those behind it in its leaf loop, as long as
-  // there is room; there is for one. Leaves the cursor at the last task made.
+  // there is room; there is for one. Leaves the cursor at the last task made. With an issuer, the
+  // cursor goes along, since keys are read from it.
   template <class Ready>
-  u32 make_leaf(const SiteMaker& maker, u32 most, Ready ready) {
+  u32 make_leaf(const SiteMaker& maker, u32 most, Ready ready, Error* error) {
     Moving moving[kMaxTensorArgs];
     Moving* const end = moving + (maker.end - maker.begin);
     for (Moving* m = moving; m != end; ++m) {
@@ -410,7 +423,8 @@ class Flow {
       const i64 room = std::min<i64>(maker.strip, window_ - live_);
       u32 count = static_cast<u32>(std::min(left - done, room));
       if (bytes_) count = bytes_->room(written(), count);
-      const TaskRef task = new_record(maker, count, done);
+      const TaskRef task = new_record(maker, count, issuer_ != nullptr ? 0 : done);
+      if (issuer_ != nullptr && !place(task, error)) return made;
       for (Moving* m = moving; m != end; ++m) {
         u32 k = 0;
         do {
@@ -423,8 +437,9 @@ class Flow {
       publish(task, ready);
       done += count;
       made += 1;
-    } while (made < most && done < left && has_room() && (!bytes_ || bytes_->fits(written())));
-    cursor_->leaf_skip(done);
+    } while (made < most && done < left && has_room() && (!bytes_ || bytes_->fits(written())) &&
+             (issuer_ == nullptr || cursor_->leaf_next()));
+    if (issuer_ == nullptr) cursor_->leaf_skip(done);
     return made;
   }
   u64 tile_number(const SiteMaker& maker, const TrackedAccess& a) const {
@@ -533,6 +548,8 @@ class Flow {
   std::size_t shared_ = 0;    // phases around the loop
   u64 submitted_ = 0;         // tasks
   std::vector<u32> lane_of_;  // by slot
+  bool steady_ = false;
+  std::vector<bool> ids_;      // steady: by task, whether it was made
   std::vector<u64> seqs_;     // by slot
   const bool hashed_;
   TaskHash hash_;

@@ -12,6 +12,7 @@
 #include "ptowsp/bind.h"
 #include "ptowsp/lines.h"
 #include "ptowsp/prefetch.h"
+#include "ptowsp/recording.h"
 
 namespace ptowsp {
 
@@ -34,6 +35,9 @@ class TaskRunner {
     prefetched_ = prefetched;
   }
 
+  // Takes down when tasks begin and end; null: nobody does.
+  void set_recorder(Recorder* recorder) { recorder_ = recorder; }
+
   // Runs one task; `loops` are its loop indices and registers, as BoundPlan::pack() puts them.
   // False: it failed or could not be evaluated, see `error`.
   bool run(u32 site, const i64* loops, u64 task_id, Error* error) {
@@ -47,8 +51,13 @@ class TaskRunner {
     if (s.call.num_scalars > 0 && !fill_scalars(site, loops, task_id, error)) return false;
     s.call.indices = loops;
     s.call.task_id = task_id;
+    if (recorder_ != nullptr) recorder_->starts(s.call.worker, task_id);
     const i32 result = s.kernel.fn(&s.call, s.kernel.user);
-    if (result != 0) failed(site, loops, task_id, result, error);
+    if (result != 0) {
+      failed(site, loops, task_id, result, error);
+    } else if (recorder_ != nullptr) {
+      recorder_->ends(s.call.worker);
+    }
     return result == 0;
   }
 
@@ -88,7 +97,10 @@ class TaskRunner {
   }
   void failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const;
 
+  bool run_each(u32 site, i64* loops, u64 first_task, i64 count, u64* done, Error* error);
+
   const BoundPlan& plan_;
+  Recorder* recorder_ = nullptr;
   LineVector<SiteCall> sites_;
   std::vector<char> message_;
   const Prefetcher* prefetcher_ = nullptr;

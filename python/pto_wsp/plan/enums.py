@@ -561,3 +561,4 @@ class Status(IntEnum):
     STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says
     ORDER_REFUSED = 28  # iterations that may not be generated in another order
     TASK_TOO_LARGE = 26  # a task writes more bytes than the window holds
+    RECORDING_MISFIT = 26  # a recording is damaged or of another run
