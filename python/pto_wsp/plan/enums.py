@@ -559,6 +559,6 @@ class Status(IntEnum):
     NO_MEMORY = 23  # there is no memory for temporaries
     TILE_MISFIT = 24  # a region is larger than the tile that the kernel takes
     STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says
-    ORDER_REFUSED = 28  # iterations that may not be generated in another order
     TASK_TOO_LARGE = 26  # a task writes more bytes than the window holds
-    RECORDING_MISFIT = 26  # a recording is damaged or of another run
+    RECORDING_MISFIT = 27  # a recording is damaged or of another run
+    ORDER_REFUSED = 28  # iterations that may not be generated in another order
