@@ -99,12 +99,19 @@ class CpuEngine:
         asynchronous: bool,
         hashed: bool = False,
     ) -> CpuRun:
-        run, error = self.native.start_controlled(
-            _values(bindings), asynchronous, hashed, control.record, control.replay, control.seed
-        )
+        with self._starting:
+            file = self._next_trace_file()
+            run, error = self.native.start_controlled(
+                _values(bindings),
+                asynchronous,
+                hashed,
+                control.record,
+                control.replay,
+                control.seed,
+            )
         if run is None:
             raise _failure(error).to_exception(self.plan)
-        return CpuRun(self, run, hashed)
+        return CpuRun(self, run, hashed, file)
 
     def start_quick(
         self,
