@@ -18,7 +18,7 @@ from pto_wsp.backends.cpu.python_kernels import make_dispatch
 from pto_wsp.config import NUM_THREADS
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError
+from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
 from pto_wsp.plan import (
     Directive,
@@ -26,6 +26,7 @@ from pto_wsp.plan import (
     Plan,
     ScheduleArg,
     ScheduleEntry,
+    Section,
     Site,
     Status,
     Symbol,
@@ -261,24 +262,32 @@ def _workers(num_threads: object, plan: Plan) -> int:
         raise _bad_option("num_threads must be an integer", num_threads)
     if not 0 <= num_threads <= _MAX_WORKERS:
         raise _bad_option(f"num_threads must be 0 (choose) to {_MAX_WORKERS}", num_threads)
-    chosen = num_threads or NUM_THREADS.get()
-    return chosen or max(os.cpu_count() or 1, _named_workers(plan))
+    named, entry = _named_workers(plan)
+    if 0 < num_threads < named:
+        raise ScheduleError(
+            Code.DIRECTIVES_CONTRADICT,
+            f"the schedule sends tasks to {named} workers, and num_threads={num_threads}",
+            loc=plan.loc(Section.SCHEDULE, entry),
+            why="tasks of a worker that is not there would never run",
+            fix=f"use num_threads={named} or more, or a dispatch to {num_threads} workers",
+        )
+    return num_threads or max(NUM_THREADS.get() or os.cpu_count() or 1, named)
 
 
-def _named_workers(plan: Plan) -> int:
-    """The most workers that the schedule names."""
+def _named_workers(plan: Plan) -> tuple[int, int]:
+    """The most workers that the schedule names, and the entry that does."""
     args = plan.records(ScheduleArg)
-    most = 1
-    for entry in plan.records(ScheduleEntry):
+    found = 1, 0
+    for number, entry in enumerate(plan.records(ScheduleEntry)):
         first = {Directive.DISPATCH: 0, Directive.DISPATCH_THRESHOLD: 2}.get(Directive(entry.id))
         if first is None:
             continue
         policy, *rest = [arg.bits for arg in args[entry.args : entry.args + entry.num_args]][first:]
         if policy == DispatchPolicy.ROUND_ROBIN:
-            most = max(most, rest[0])
+            found = max(found, (rest[0], number))
         if policy == DispatchPolicy.STATIC_PARTITION:
-            most = max(most, len(rest))
-    return min(most, _MAX_WORKERS)
+            found = max(found, (len(rest), number))
+    return min(found[0], _MAX_WORKERS), found[1]
 
 
 def _bad_option(rule: str, value: object) -> CompileError:
