@@ -56,7 +56,9 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   const u32 opener = cursor->depth > 0 ? cursor->frames[cursor->depth - 1].pc : 0;
   const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
   if (hashed_ && !hash_here(worker, *cursor, error)) return 0;
-  if (!leaf || traced_ || hashed_) return run_task(worker, *cursor, error) ? 1 : 0;
+  if (site.checks_afters && !cursor->check_afters(*plan_, error)) return 0;
+  if (!leaf || traced_ || hashed_ || site.checks_afters)
+    return run_task(worker, *cursor, error) ? 1 : 0;
   const i64 count = std::min<i64>(cursor->leaf_left(), me.budget);
   i64 packed[kMaxVars];
   BoundPlan::pack(site, cursor->vars, packed);

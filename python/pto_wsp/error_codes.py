@@ -49,6 +49,7 @@ class Code(Enum):
     SLOT = "PTO128", "a slot that does not exist or has no value"
     AFTER = "PTO129", "after= that names no tasks"
     AXIS_PARTS = "PTO130", "an axis made of the wrong parts"
+    AFTER_LATER = "PTO131", "after= that names a later task"
     ARRAY_CHANGED = "PTO140", "an array that changed after its values were traced"
 
     KERNEL_FUNCTION = "PTO201", "a function that cannot be a kernel"

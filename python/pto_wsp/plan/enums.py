@@ -541,3 +541,4 @@ class Status(IntEnum):
     NO_MEMORY = 23  # there is no memory for temporaries
     TILE_MISFIT = 24  # a region is larger than the tile that the kernel takes
     STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says
+    AFTER_LATER = 26  # a task waits for one that comes later in program order

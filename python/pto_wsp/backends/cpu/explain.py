@@ -9,7 +9,13 @@ from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.stats import Stats
 
-_TRUSTED = " (trusted: a promise that no other regions overlap)"
+# The policies that are promises of the user.
+_TRUSTED = {
+    DepsPolicy.EXACT: "only equal regions are taken to meet (trusted: a promise that no others "
+    'overlap; compile(verify="full") checks it)',
+    DepsPolicy.EXPLICIT: "P.seq, sequential and after= alone (trusted: a promise that they say "
+    'everything; compile(verify="full") checks it); control waits for all tasks before it reads',
+}
 
 _HOW: dict[Directive, str] = {
     Directive.DEPS: "regions are compared where nothing is proved, when tasks are generated",
@@ -48,7 +54,7 @@ def explain(plan: Plan, stats: Stats | None) -> list[Explained]:
         how = _HOW[Directive(entry.id)]
         if entry.id == Directive.DEPS:
             policy = plan.records(ScheduleArg)[entry.args].bits
-            how += _TRUSTED if policy == DepsPolicy.EXACT else ""
+            how = _TRUSTED.get(DepsPolicy(policy), how)
         cost = _COST.get(Directive(entry.id))
         spent = "" if cost is None or stats is None else cost(stats)
         out.append(Explained(texts[index], how, spent, plan.loc(Section.SCHEDULE, index)))

@@ -39,6 +39,7 @@ _CODES = {
     Status.STRIDE_ERROR: Code.BINDING_ORDER,
     Status.UNBOUNDED: Code.TEMPORARY_SIZE,
     Status.INTERRUPTED: Code.PROGRAM_STATE,
+    Status.AFTER_LATER: Code.AFTER_LATER,
 }
 
 
