@@ -19,8 +19,10 @@ from pto_wsp.passes import run as run_passes
 from pto_wsp.passes.pipeline import PASSES
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Bound
-from pto_wsp.runtime.engine import SingleRunner, TaskDump
+from pto_wsp.runtime.engine import SingleRunner, TaskDump, Verifier
 from pto_wsp.runtime.program import Program, register_loader
+
+_TRACE_CAPACITY = 1 << 22  # events of each worker, where the user asks for no trace
 
 # A workload is immutable, so it has one plan; compiling it again only loads that.
 _plans: WeakKeyDictionary[Workload, Plan] = WeakKeyDictionary()
@@ -31,6 +33,9 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
 
     The cost depends on the size of the program text, never on extents. Options are the target's:
     cpu_sim takes `num_threads` (0: one per core) and `seed` (of random choices).
+
+    `verify="full"` looks for races before each run, on copies of the memory; `verify="schedule"`
+    compares the trace of each run with the order that the program asks for. Both are slow.
     """
     traced = workload.traced()
     traced.check_captured(CompileError)
@@ -62,6 +67,18 @@ def load(
 ) -> Program:
     """A plan on a target, with its kernels compiled."""
     backend = registry.get(target)
+    verify = options.get("verify")
+    options = {name: value for name, value in options.items() if name != "verify"}
+    if verify == "schedule":
+        plan = plan.with_trace(_TRACE_CAPACITY)
+    elif verify not in (None, "full"):
+        raise CompileError(
+            Code.TARGET_OPTION,
+            f"verify={verify!r}",
+            loc=srcloc.here(),
+            why="there are two ways to look for races",
+            fix='use verify="full", verify="schedule", or None for neither',
+        )
     unknown = sorted(set(options) - backend.options)
     if unknown:
         accepted = ", ".join(sorted(backend.options)) or "none"
@@ -75,7 +92,22 @@ def load(
     backend.check(plan)
     kernels = load_kernels(plan, callables)
     engine = backend.load(plan, kernels, options)
-    return Program(plan, engine, target=target, defaults=defaults, single=_single(plan, kernels))
+    return Program(
+        plan,
+        engine,
+        target=target,
+        defaults=defaults,
+        single=_single(plan, kernels),
+        verifier=None if verify is None else _verifier(plan, kernels, full=verify == "full"),
+    )
+
+
+def _verifier(plan: Plan, kernels: tuple[LoadedKernel, ...], *, full: bool) -> Verifier:
+    """The reference knows what a program means, whatever the target."""
+    from pto_wsp.backends.reference import verify
+
+    registry.get("reference").check(plan)
+    return partial(verify.verify_full if full else verify.prepare_replay, plan, kernels)
 
 
 def _single(plan: Plan, kernels: tuple[LoadedKernel, ...]) -> SingleRunner:

@@ -103,6 +103,9 @@ class Code(Enum):
     MACHINE_RESOURCES = "PTO508", "too few threads or too little memory"
     PAGES = "PTO509", "tokens whose pages do not fit"
     RUN_TASK = "PTO510", "run_task of a task that is not there"
+    RACE = "PTO520", "tasks that conflict and that nothing orders"
+    DECLARATION = "PTO521", "a kernel that does more than its parameters say"
+    VERIFY = "PTO522", "a run that cannot be verified"
 
     PLAN_DAMAGED = "PTO601", "a plan that is damaged or does not fit together"
 

@@ -207,7 +207,21 @@ def test_after_an_inner_loop_that_has_ended_may_name_any_iteration() -> None:
                 change[i, j](X[j : j + 1], after=h[j + 1])
                 change[i, j](X[j : j + 1], after=h[i - 1, j + 5])
 
-    work(DenseDyn(3), DenseDyn(4)).compile().execute()
+    for target in ("cpu_sim", "reference"):
+        work(DenseDyn(3), DenseDyn(4)).compile(target=target).execute()
+
+
+def test_after_a_loop_one_of_its_tasks(target: str) -> None:
+    X = integers(8)
+
+    @workload
+    def work(n):
+        for i in P(n):
+            h = change[i](X[i : i + 1])
+        change(X[2:3], after=h[2])
+
+    compile_on(target, work(DenseDyn(4)), {}, 2).execute()
+    assert X.data.tolist() == [1, 1, 4, 1, 0, 0, 0, 0]
 
 
 @workload

@@ -17,7 +17,7 @@ from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
-from pto_wsp.runtime.bindings import Binder, Value, show
+from pto_wsp.runtime.bindings import Binder, Bound, Value, show
 from pto_wsp.runtime.engine import (
     Engine,
     Generated,
@@ -25,9 +25,11 @@ from pto_wsp.runtime.engine import (
     Run,
     SingleRunner,
     TaskDump,
+    Verifier,
 )
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import to_perfetto
+from pto_wsp.runtime.verified import VerifiedRun
 
 
 class Loader(Protocol):
@@ -43,6 +45,7 @@ class Loader(Protocol):
     ) -> Program: ...
 
 
+_POLL_S = 0.001
 _loader: list[Loader] = []
 _alive: weakref.WeakSet[Program] = weakref.WeakSet()
 
@@ -68,12 +71,14 @@ class Program:
         target: str,
         defaults: Mapping[str, object] | None = None,
         single: SingleRunner | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self.plan = plan
+        self._verifier = verifier
         self._single = single
         self.target = target
         self._engine = engine
-        self._quick = engine if isinstance(engine, QuickEngine) else None
+        self._quick = engine if verifier is None and isinstance(engine, QuickEngine) else None
         self._binder = Binder(plan, defaults or {})
         self._pending: list[Run] = []
         self._last: Run | None = None
@@ -159,7 +164,9 @@ class Program:
         Runs of one program queue in call order; runs of two instances go on at the same time."""
         self._check_usable()
         engine = self._engine.clone()
-        other = Program(self.plan, engine, target=self.target, single=self._single)
+        other = Program(
+            self.plan, engine, target=self.target, single=self._single, verifier=self._verifier
+        )
         other._binder.values = self._binder.values
         other._check = self._check
         return other
@@ -289,10 +296,17 @@ class Program:
             bindings = dict(bindings)
             hashed = bool(bindings.pop("hash"))
         bound = self._binder.bind(bindings)
+        check = None if self._verifier is None else self._verify(self._verifier, bound)
         run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
         # Only now: values that the target refuses are forgotten.
         self._binder.values = tuple(b.value for b in bound)
-        return run
+        return run if check is None else VerifiedRun(run, check)
+
+    def _verify(self, verifier: Verifier, bound: tuple[Bound, ...]) -> Callable[[Run], None] | None:
+        """Looks at the memory as the run will find it, so those before it have to end."""
+        while not self.is_complete():
+            time.sleep(_POLL_S)
+        return verifier(bound)
 
     def _generate(self, bindings: Mapping[str, object]) -> Generated:
         self._check_usable()

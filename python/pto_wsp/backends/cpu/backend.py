@@ -21,6 +21,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
 from pto_wsp.plan import (
+    NONE,
     Directive,
     DispatchPolicy,
     Plan,
@@ -183,7 +184,8 @@ class CpuRun:
     def trace(self) -> npt.NDArray[Any]:
         plan = self._engine.plan
         sites = plan.records(Site)
-        names = np.array([plan.kernel_names[s.kernel] for s in sites] or [""])
+        # Reads by control are no events.
+        names = np.array(["" if s.kernel == NONE else plan.kernel_names[s.kernel] for s in sites])
         events = np.frombuffer(self._native.trace(), dtype=_EVENT)
         depth = max((s.level for s in sites), default=0)
         out = np.zeros(len(events), trace_dtype(depth, names.dtype.itemsize // 4))

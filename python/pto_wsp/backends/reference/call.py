@@ -243,7 +243,9 @@ def _native_pages(given: Paged) -> tuple[NativeView, NativePages]:
 
 
 def _native_view(view: Array) -> NativeView:
-    native = NativeView(data=view.ctypes.data, rank=view.ndim, dtype=DType.of(view.dtype))
+    # Not view.ctypes, which makes an object first.
+    data = view.__array_interface__["data"][0]
+    native = NativeView(data=data, rank=view.ndim, dtype=DType.of(view.dtype))
     for d in range(view.ndim):
         native.shape[d] = view.shape[d]
         native.stride[d] = view.strides[d] // view.itemsize

@@ -319,9 +319,11 @@ class Walk:
         loop name no task."""
         found, mine = self._after_indices(after, scope), scope.loops
         differs = [level for level in range(common) if found[level] != mine[level]]
-        level = differs[0] if differs else 0
-        later = found[level] > mine[level] and found[level] < self._ends[level]
-        if later if differs else after.site == site:
+        late = after.site == site
+        if differs:
+            index = found[differs[0]]
+            late = mine[differs[0]] < index < self._ends[differs[0]]
+        if late:
             name = call_text(self._plan.site_name(after.site), found)
             raise ExprFault(
                 Code.AFTER_LATER, f"after= names {name}, which does not come before it,"
