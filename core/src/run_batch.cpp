@@ -21,7 +21,6 @@ bool Run::flush_batches(u32 worker) {
   for (const auto& other : workers_) {
     if (!other->batch.take(&me.committed)) continue;
     me.early_flushes += 1;
-    if (traced_) me.now = now();
     commit(worker);
     some = true;
   }
@@ -32,6 +31,7 @@ bool Run::flush_batches(u32 worker) {
 void Run::commit(u32 worker) {
   Worker& me = *workers_[worker];
   me.batches += 1;
+  if (traced_) me.now = now();
   if (issuer_) {
     commit_issued(worker);
   } else {

@@ -116,7 +116,7 @@ bool Run::look_at_clock(u32 worker) {
   me.interval = soon ? std::min(me.interval * 2, kMost) : std::max(me.interval / 2, 1u);
   me.budget = me.interval;
   if (worker == 0) poll_interrupt();
-  if (traced_) me.now = Clock::ticks();  // looking took its time
+  if (traced_) me.now = this->now();  // looking took its time
   return !stop_.load(std::memory_order_relaxed);
 }
 
