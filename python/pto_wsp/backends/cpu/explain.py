@@ -45,6 +45,7 @@ _HOW: dict[Directive, str] = {
     Directive.POOLS: "queues for each pool; a worker takes from its own pool only",
     Directive.ORDER: "a cursor for each value that is generated at a time; running follows seq",
     Directive.BATCH_DEPS: "each worker keeps ended tasks; whoever would idle releases them all",
+    Directive.AFFINITY: "a queue for each worker or group of workers, from which only they take",
     Directive.PREFETCH: "prefetch instructions before each task, for the one that many further on",
     Directive.PIPELINE_DEPTH: "a counter, taken before a task is queued and given back at its end",
 }
@@ -65,6 +66,7 @@ _COST: dict[Directive, Callable[[Stats], str]] = {
     ),
     Directive.PREFETCH: lambda s: f"{s.prefetch_bytes} bytes before {s.prefetch_tasks} tasks",
     Directive.DISPATCH: lambda s: f"tasks by worker: {', '.join(map(str, s.worker_tasks))}",
+    Directive.AFFINITY: lambda s: f"tasks by worker: {', '.join(map(str, s.worker_tasks))}",
 }
 
 
