@@ -235,19 +235,23 @@ class NativeRun {
     return {lanes[0], lanes[1]};
   }
 
+  // The entries of a kind of block as bytes.
+  nb::bytes trace_block(uint32_t kind) const {
+    std::string bytes(ptowsp_run_trace_block(run_, kind, nullptr, 0), '\0');
+    ptowsp_run_trace_block(run_, kind, bytes.data(), bytes.size());
+    return nb::bytes(bytes.data(), bytes.size());
+  }
+  // first_tick, ns_per_tick, levels, ordered
+  std::tuple<uint64_t, double, uint32_t, bool> trace_info() const {
+    ptowsp_trace_info info{};
+    ptowsp_run_trace_info(run_, &info);
+    return {info.first_tick, info.ns_per_tick, info.levels, info.ordered != 0};
+  }
   // The decisions of the run; empty if they were not kept.
   nb::bytes recording() const {
     std::string bytes(ptowsp_run_recording(run_, nullptr, 0), '\0');
     ptowsp_run_recording(run_, bytes.data(), bytes.size());
     return nb::bytes(bytes.data(), bytes.size());
-  }
-
-  // The events as the bytes of an array of ptowsp_event.
-  nb::bytes trace() const {
-    std::vector<ptowsp_event> events(ptowsp_run_trace(run_, nullptr, 0));
-    ptowsp_run_trace(run_, events.data(), events.size());
-    return nb::bytes(reinterpret_cast<const char*>(events.data()),
-                     events.size() * sizeof(ptowsp_event));
   }
 
   static int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -369,6 +373,10 @@ class NativeProgram {
 
   void after_fork() { ptowsp_program_after_fork(program_); }
 
+  void set_trace_file(const std::string& path) {
+    ptowsp_program_set_trace_file(program_, path.c_str());
+  }
+
   // For the garbage collector: a kernel may know, through its globals, the program that runs it.
   static int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
@@ -453,7 +461,10 @@ void ptowsp::bind_program(nb::module_& m) {
            "Tasks that each worker ran.")
       .def("recording", &NativeRun::recording,
            "The decisions of the run; empty if nobody kept them.")
-      .def("trace", &NativeRun::trace, "The trace as an array of struct ptowsp_event.");
+      .def("trace_block", &NativeRun::trace_block, nb::arg("kind"),
+           "What was recorded of a kind: 0 tasks, 1 edges, 2 samples; see ptowsp.h.")
+      .def("trace_info", &NativeRun::trace_info,
+           "first_tick, ns_per_tick, levels, ordered of struct ptowsp_trace_info.");
   nb::class_<NativeProgram>(m, "NativeProgram", "A loaded plan with its worker threads.",
                             nb::type_slots(program_slots))
       .def_static("load", &NativeProgram::load, nb::arg("plan"), nb::arg("workers"),
@@ -496,8 +507,10 @@ void ptowsp::bind_program(nb::module_& m) {
                    ") -> tuple[int, int, int, " PTOWSP_ERROR "]"),
            "Number of tasks and the two lanes of their hash, or an error.")
       .def("close", &NativeProgram::close, "Ends runs in flight and joins all threads.")
+      .def("set_trace_file", &NativeProgram::set_trace_file, nb::arg("path"),
+           "Later runs write their traces to this file; an empty path keeps them in memory.")
       .def("after_fork", &NativeProgram::after_fork, "Forgets threads that a fork left behind.");
   m.def("stat_docs", &stat_docs, nb::sig("def stat_docs() -> list[tuple[str, str]]"),
         "(name, meaning) of each counter of a run.");
-  m.attr("EVENT_SIZE") = sizeof(ptowsp_event);
+  m.attr("TRACED_SIZE") = sizeof(ptowsp_traced);
 }

@@ -115,6 +115,10 @@ int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptow
   return static_cast<int32_t>(ok ? Status::OK : Status::BIND_ERROR);
 }
 
+void ptowsp_program_set_trace_file(ptowsp_program* program, const char* path) {
+  program->program->set_trace_file(path == nullptr ? "" : path);
+}
+
 void ptowsp_program_after_fork(ptowsp_program* program) { program->program->after_fork(); }
 
 ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
@@ -189,14 +193,19 @@ void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts) {
 }
 
 size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity) {
-  size_t n = 0;
   if (capacity > 0) {
-    run->queued->run->each_event([&](const ptowsp_event& event) {
-      if (n < capacity) events[n] = event;
-      n += 1;
-    });
+    const std::vector<ptowsp_event> found = run->queued->run->events();
+    std::copy_n(found.begin(), std::min(capacity, found.size()), events);
   }
   return run->queued->run->trace_size();
+}
+
+size_t ptowsp_run_trace_block(const ptowsp_run* run, uint32_t kind, void* out, size_t bytes) {
+  return run->queued->run->trace_block(kind, out, bytes);
+}
+
+void ptowsp_run_trace_info(const ptowsp_run* run, ptowsp_trace_info* info) {
+  *info = run->queued->run->trace_info();
 }
 
 void ptowsp_run_free(ptowsp_run* run) { delete run; }

@@ -57,12 +57,12 @@ u32 Issuer::number_of(u32 gate, i64 key) {
   return number;
 }
 
-bool Issuer::place(const Cursor& cursor, u32 slot, u32* stream, Error* error) {
+bool Issuer::place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error) {
   Place& place = places_[slot];  // nobody else knows the slot yet
   i64 value = 0;
   if (slot + kAhead < places_.size()) __builtin_prefetch(&places_[slot + kAhead], 1);
   place.rank = 0;
-  place.seq = cursor.task_id;
+  place.seq = seq;
   place.stream = place.pool = 0;
   place.worker = kNone;
   for (u32& gate : place.gate) gate = 0;
@@ -128,7 +128,7 @@ bool Issuer::place_worker(const Cursor& cursor, Place* place, Error* error) {
     case DispatchPolicy::WORK_STEAL:
       return true;
     case DispatchPolicy::ROUND_ROBIN:
-      value = static_cast<i64>(cursor.task_id % std::max<u64>(chosen->count, 1));
+      value = static_cast<i64>(place->seq % std::max<u64>(chosen->count, 1));
       break;
     case DispatchPolicy::STATIC_PARTITION:
       value = static_cast<i64>(std::upper_bound(chosen->starts.begin(), chosen->starts.end(),
@@ -308,6 +308,19 @@ void Issuer::end_locked(u32 worker, u32 slot, std::span<const u32> arrived, u64 
   if (config_.num_gates > 0) leave_gates(slot, now_ns);
   for (const u32 next : arrived) arrive_one(worker, next, now_ns);
   running_ -= 1;
+}
+
+Issuer::Seen Issuer::leave(u32 worker, u32 slot, u64 now_ns) {
+  const std::lock_guard lock(lock_);
+  if (config_.num_gates > 0) leave_gates(slot, now_ns);
+  return {false, for_others(worker)};
+}
+
+Issuer::Seen Issuer::settle(u32 worker, u64 ended, std::span<const u32> arrived, u64 now_ns) {
+  const std::lock_guard lock(lock_);
+  for (const u32 next : arrived) arrive_one(worker, next, now_ns);
+  running_ -= ended;
+  return {false, for_others(worker)};
 }
 
 Issuer::Seen Issuer::end(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns) {

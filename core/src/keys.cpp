@@ -1,5 +1,7 @@
 #include "ptowsp/keys.h"
 
+#include <string>
+
 #include "arithmetic.h"
 
 namespace ptowsp {
@@ -8,8 +10,9 @@ namespace {
 
 ExprOp op_of(const Expr& e) { return static_cast<ExprOp>(e.op); }
 
-// The level of the innermost loop of that name around a site.
-u32 find_level(const PlanView& plan, u32 site, std::string_view name) {
+}  // namespace
+
+u32 loop_level(const PlanView& plan, u32 site, std::string_view name) {
   u32 axis = plan.get<Section::SITE>(site).axis;
   while (axis != kNone) {
     const Axis a = plan.get<Section::AXIS>(axis);
@@ -19,15 +22,13 @@ u32 find_level(const PlanView& plan, u32 site, std::string_view name) {
   return kNone;
 }
 
-}  // namespace
-
 Keys::Keys(const PlanView& plan) : plan_(plan), sites_(plan.count(Section::SITE)) {
   for (u32 n = 0; n < plan.count(Section::SCHEDULE_EXPR); ++n) {
     nodes_.push_back(plan.get<Section::SCHEDULE_EXPR>(n));
     for (u32 s = 0; s < sites_; ++s) {
       const bool axis = op_of(nodes_[n]) == ExprOp::TASK_AXIS;
       levels_.push_back(
-          axis ? find_level(plan, s, plan.string(nodes_[n].a, Section::SCHEDULE_STRING)) : kNone);
+          axis ? loop_level(plan, s, plan.string(nodes_[n].a, Section::SCHEDULE_STRING)) : kNone);
     }
   }
   lines_.resize(levels_.size());

@@ -21,14 +21,17 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
   workers_.reserve(workers);
   for (TaskRunner& runner : parts.runners) {
     runner.restart(*kernels);
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
   while (workers_.size() < workers) {
     TaskRunner runner(*plan_, *kernels, static_cast<u32>(workers_.size()));
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
+  if (!config.prefetches.empty()) prefetcher_.emplace(*plan_, config);
   for (u32 w = 0; w < workers; ++w) {
     workers_[w]->random = seed + w;
+    workers_[w]->runner.set_prefetcher(prefetcher_ ? &*prefetcher_ : nullptr,
+                                       &workers_[w]->prefetched);
     if (hashed) workers_[w]->regions.resize(plan_->most_accesses());
   }
   if (control_with_.record && !control_with_.controlled()) recorder_.emplace(workers);
@@ -46,11 +49,16 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
 
 void Run::begin(std::unique_ptr<FlowMemory> memory) {
   clock_ = Clock();
-  if (mode_ != Mode::Flow) return;
+  crew_called_ = mode_ == Mode::Virtual;  // nobody else takes part
+  if (!tracks()) {
+    if (traced_) begin_trace();
+    return;
+  }
   if (memory == nullptr) memory = std::move(memory_);
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
   flow_->table().set_alone(alone_ || !started_);
-  if (traced_) ready_ticks_.resize(flow_->table().capacity());
+  set_forks();
+  if (traced_) begin_trace();
   if (config_.issued) {
     const u64 seed = control_with_.seed.value_or(seed_);
     issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed);
@@ -65,8 +73,27 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   if (control_with_.controlled()) begin_controlled();
 }
 
+// Where a loop has few iterations that are proved independent and the order is open, each worker's
+// worth of them is generated at a time, so that one long chain does not fill the window.
+void Run::set_forks() {
+  std::vector<LoopOrder> orders = config_.orders;
+  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
+                          config_.start == StartPolicy::IMMEDIATE && !config_.issued &&
+                          !keeps_decisions();
+  if (orders.empty() && open_order && workers() > 1 && plan_->independent_axis() != kNone) {
+    orders.push_back({plan_->independent_axis(), OrderPolicy::PARALLEL});
+  }
+  std::vector<u32> axes;
+  for (const LoopOrder& order : orders) {
+    if (order.policy != OrderPolicy::SEQUENTIAL) axes.push_back(order.axis);
+  }
+  plan_->set_forks(axes);
+  flow_->set_orders(orders, workers(), keeps_decisions());
+}
+
 RunParts Run::end() {
   RunParts parts;
+  if (traced_) end_trace();
   final_hash_ = hash();
   const ptowsp_stats counted = stats();
   {
@@ -94,8 +121,9 @@ RunParts Run::end() {
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                            bool hashed, const RunControl& control) {
   if (control.controlled()) return Mode::Flow;
+  if (config.trace == TracePolicy::CYCLES) return Mode::Virtual;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
-      config.issued) {
+      config.issued || !config.orders.empty() || config.window_bytes > 0 || config.batch_deps > 0) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;
@@ -120,6 +148,9 @@ void Run::work(u32 worker) {
       } else {
         work_flow(worker);
       }
+      break;
+    case Mode::Virtual:
+      if (worker == 0) work_virtual();
       break;
     case Mode::Inline:
     case Mode::Split:
@@ -160,31 +191,12 @@ bool Run::poll_interrupt() {
   return true;
 }
 
-// Runs a task and writes the event, of which the caller knows the rest.
-bool Run::run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error) {
-  Worker& me = *workers_[worker];
-  event->worker = worker;
-  event->num_loops = plan_->sites()[event->site].level;
-  std::copy(loops, loops + event->num_loops, event->indices);
-  event->start_ns = Clock::ticks();
-  const bool ok = me.runner.run(event->site, loops, event->task_id, error);
-  event->end_ns = Clock::ticks();
-  me.trace.add(*event);
-  return ok;
-}
-
 TaskHash Run::hash() const {
   if (final_stats_) return final_hash_;
   TaskHash total = flow_ ? flow_->hash() : TaskHash{};
   for (const auto& w : workers_) {
     for (u32 lane = 0; lane < 2; ++lane) total.lane[lane] += w->hash.lane[lane];
   }
-  return total;
-}
-
-u64 Run::trace_size() const {
-  u64 total = 0;
-  for (const auto& w : workers_) total += w->trace.size();
   return total;
 }
 
@@ -200,6 +212,7 @@ ptowsp_stats Run::stats() const {
     out.phases = flow_->phases();
     out.live_high = flow_->live_high();
     out.map_high = flow_->map_high();
+    out.window_bytes_high = flow_->bytes_high();
     out.bounds_checked = flow_->bounds_checked();
     out.memory_bytes = flow_->bytes();
     out.window_stalls = window_stalls_;
@@ -222,14 +235,18 @@ ptowsp_stats Run::stats() const {
   }
   for (const auto& w : workers_) {
     out.parks += w->parks;
-    out.trace_dropped += w->trace.dropped();
+    out.trace_dropped += w->trace == nullptr ? 0 : w->trace->dropped();
     out.tasks += w->tasks;
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
     out.stolen += w->stolen;
+    out.prefetch_tasks += w->prefetched.tasks;
+    out.prefetch_bytes += w->prefetched.bytes;
+    out.dep_batches += w->batches;
+    out.dep_flushes += w->early_flushes;
     out.loads += w->loads;
     out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
-    if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;
+    if (!tracks()) out.live_high += w->tasks > 0 ? 1u : 0u;
   }
   return out;
 }

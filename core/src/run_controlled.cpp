@@ -56,7 +56,7 @@ void Run::end_controlled(u32 worker, u32 slot) {
 // A recording and an open order take ready tasks from one set, whatever the worker.
 void Run::make_ready_controlled(u32 worker, u32 slot) {
   if (control_->replays() || config_.ready == ReadyPolicy::AUTO) {
-    if (traced_) ready_ticks_[slot] = Clock::ticks();
+    if (traced_) ready_ticks_[slot] = now();
     control_->add_ready(flow_->table()[slot].task_id, slot);
   } else {
     push_ready(worker, slot);
@@ -78,7 +78,7 @@ void Run::decide() {
     return;
   }
   if (next.starts) {
-    workers_[next.worker]->take = next_take_.fetch_add(1, std::memory_order_relaxed);
+    workers_[next.worker]->take = next_take_++;
     workers_[next.worker]->stolen += next.stolen ? 1 : 0;
     control_->starts(next.worker, next.slot, flow_->table()[next.slot].task_id);
   } else {
@@ -114,15 +114,16 @@ bool Run::decide_again(Controller::Next* next, Error* error) {
 bool Run::make_until(u64 task, Error* error) {
   const auto ready = [&](u32 slot) { make_ready_controlled(0, slot); };
   const auto freed = [&](u32 slot) { free_slot(workers_[0].get(), slot); };
-  while (flow_->made() <= task) {
+  while (!flow_->was_made(task)) {
     collect_all();
-    const u64 missing = task + 1 - flow_->made();
+    // As few as may do: in another order of generation nobody knows how many come first.
+    const u64 missing = flow_->has_lanes() ? 1 : task + 1 - flow_->made();
     const u32 most = static_cast<u32>(std::min<u64>(missing, kBurst));
     const Flow::Made made = flow_->make(most, ready, freed, error);
     if (made == Flow::Made::Failed) return false;
     if (made == Flow::Made::Some) continue;
     if (made == Flow::Made::Done) all_generated();
-    if (flow_->made() > task) return true;
+    if (flow_->was_made(task)) return true;
     const char* const why = made == Flow::Made::Done   ? ", of which there are fewer"
                             : made == Flow::Made::Full ? ", for which the window has no room"
                                                        : ", which waits for others";

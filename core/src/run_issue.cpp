@@ -34,32 +34,55 @@ bool Run::take_issued(u32 worker, Issuer::Taken* task) {
   return seen.took;
 }
 
+// The tasks that waited only for this one.
+void Run::collect_arrivals(Worker* me, u32 slot) {
+  finish_slot(me, slot, [&](u32 next) {
+    if (traced_) ready_ticks_[next] = me->now;
+    me->arrived.push_back(next);
+  });
+}
+
 // True: there is another task for this worker.
 bool Run::end_issued(u32 worker, u32 slot, Issuer::Taken* task) {
   Worker& me = *workers_[worker];
-  me.arrived.clear();
-  const auto ready = [&](u32 next) {
-    if (traced_) ready_ticks_[next] = Clock::ticks();
-    me.arrived.push_back(next);
-  };
-  finish_slot(&me, slot, ready);
-  Issuer::Seen seen;
-  if (runs_low(me)) {  // others should find more while this one generates
-    seen = issuer_->end(worker, slot, me.arrived, issue_time());
-    after_issue(seen.for_others);
-    generate_burst(worker);
+  if (config_.batch_deps > 0 || runs_low(me)) {
+    end_without_taking(worker, slot);
+    if (config_.batch_deps == 0) generate_burst(worker);  // others find more meanwhile
     return take_issued(worker, task);
   }
-  seen = issuer_->end_and_take(worker, slot, me.arrived, issue_time(), task);
+  me.arrived.clear();
+  collect_arrivals(&me, slot);
+  const Issuer::Seen seen = issuer_->end_and_take(worker, slot, me.arrived, issue_time(), task);
   after_issue(seen.for_others);
   return seen.took;
+}
+
+void Run::end_without_taking(u32 worker, u32 slot) {
+  Worker& me = *workers_[worker];
+  if (config_.batch_deps > 0) {  // gates count tasks in flight, not batches
+    after_issue(issuer_->leave(worker, slot, issue_time()).for_others);
+    end_in_batch(worker, slot);
+    return;
+  }
+  me.arrived.clear();
+  collect_arrivals(&me, slot);
+  after_issue(issuer_->end(worker, slot, me.arrived, issue_time()).for_others);
+}
+
+// The tasks of a batch have left their gates already.
+void Run::commit_issued(u32 worker) {
+  Worker& me = *workers_[worker];
+  me.arrived.clear();
+  for (const u32 slot : me.committed) collect_arrivals(&me, slot);
+  const Issuer::Seen seen = issuer_->settle(worker, me.committed.size(), me.arrived, issue_time());
+  after_issue(seen.for_others);
 }
 
 // Under the token.
 void Run::issue_held(u32 worker) {
   if (held_.empty()) return;
   if (traced_) {
-    for (const u32 slot : held_) ready_ticks_[slot] = Clock::ticks();
+    for (const u32 slot : held_) ready_ticks_[slot] = now();
   }
   after_issue(issuer_->arrive(worker, held_, issue_time()));
   held_.clear();

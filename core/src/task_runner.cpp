@@ -98,6 +98,7 @@ bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* 
         s.views[p].data = static_cast<char*>(s.views[p].data) + step[p];
       }
     }
+    if (prefetcher_ != nullptr) prefetcher_->ahead(site, loops, prefetched_);
     s.call.task_id = first_task + static_cast<u64>(k);
     if (bound.num_scalars > 0 && !fill_scalars(site, loops, s.call.task_id, error)) {
       *done += static_cast<u64>(k);

@@ -44,8 +44,13 @@ class NativeRun:
     def recording(self) -> bytes:
         """The decisions of the run; empty if nobody kept them."""
 
-    def trace(self) -> bytes:
-        """The trace as an array of struct ptowsp_event."""
+    def trace_block(self, kind: int) -> bytes:
+        """
+        What was recorded of a kind: 0 tasks, 1 edges, 2 samples; see ptowsp.h.
+        """
+
+    def trace_info(self) -> tuple[int, float, int, bool]:
+        """first_tick, ns_per_tick, levels, ordered of struct ptowsp_trace_info."""
 
 class NativeProgram:
     """A loaded plan with its worker threads."""
@@ -84,10 +89,15 @@ class NativeProgram:
     def close(self) -> None:
         """Ends runs in flight and joins all threads."""
 
+    def set_trace_file(self, path: str) -> None:
+        """
+        Later runs write their traces to this file; an empty path keeps them in memory.
+        """
+
     def after_fork(self) -> None:
         """Forgets threads that a fork left behind."""
 
 def stat_docs() -> list[tuple[str, str]]:
     """(name, meaning) of each counter of a run."""
 
-EVENT_SIZE: int = 200
+TRACED_SIZE: int = 64

@@ -11,9 +11,10 @@ from weakref import WeakKeyDictionary
 from pto_wsp import ir, srcloc
 from pto_wsp.backends import registry
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError, ExecutionError
-from pto_wsp.frontend import Workload
-from pto_wsp.kernels import LoadedKernel, load_kernels
+from pto_wsp.errors import CompileError, ExecutionError, ScheduleError
+from pto_wsp.frontend import TracePolicy, Workload
+from pto_wsp.kernels import Build, LoadedKernel, load_kernels
+from pto_wsp.options import ENABLE_DEBUG, ENABLE_PROFILING, OPTIMIZATION_LEVEL, check_known
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
 from pto_wsp.passes.pipeline import PASSES
@@ -29,18 +30,35 @@ _plans: WeakKeyDictionary[Workload, Plan] = WeakKeyDictionary()
 def compile_workload(workload: Workload, target: str = "cpu_sim", **options: object) -> Program:
     """Traces, checks and lowers a workload, and loads it on a target.
 
-    The cost depends on the size of the program text, never on extents. Options are the target's:
-    cpu_sim takes `num_threads` (0: one per core) and `seed` (of random choices).
+    The cost depends on the size of the program text, never on extents. `target="auto"` takes the
+    first target that runs the program. `pto_wsp.options` has the table of options.
     """
+    if ENABLE_PROFILING.of(options) and workload.schedule.trace is None:
+        workload = workload.task_graph(trace=TracePolicy.timestamps())
     traced = workload.traced()
     traced.check_captured(CompileError)
     plan = _plans.get(workload)
     if plan is None:
         plan = _plans[workload] = lower(run_passes(traced.module))
     program = load(plan, target, traced.callables, options, traced.defaults)
+    policy = workload.schedule.trace
+    if policy is not None and policy.path is not None:
+        program.trace_to(_trace_path(policy.path))
     if traced.captured:
         program.check_before_runs(partial(traced.check_captured, ExecutionError))
     return program
+
+
+def _trace_path(path: Path) -> Path:
+    if path.absolute().parent.is_dir():
+        return path
+    raise ScheduleError(
+        Code.DIRECTIVE_VALUE,
+        f"TracePolicy with path={str(path)!r}",
+        loc=srcloc.here(),
+        why=f"there is no folder {str(path.absolute().parent)!r}",
+        fix="make the folder first, or name another one",
+    )
 
 
 def stage_text(workload: Workload, stage: str, *, locs: bool = False) -> str:
@@ -61,21 +79,30 @@ def load(
     defaults: Mapping[str, object] | None = None,
 ) -> Program:
     """A plan on a target, with its kernels compiled."""
+    chosen = ""
+    if target == registry.AUTO:
+        target, chosen = registry.choose(plan, options)
     backend = registry.get(target)
-    unknown = sorted(set(options) - backend.options)
-    if unknown:
-        accepted = ", ".join(sorted(backend.options)) or "none"
-        raise CompileError(
-            Code.TARGET_OPTION,
-            f"target {target!r} has no option {unknown[0]!r}",
-            loc=srcloc.here(),
-            why="an option that is ignored would change nothing",
-            fix=f"its options are: {accepted}",
-        )
+    check_known(options, target, backend.options)
+    build = _build(options)
     backend.check(plan)
-    kernels = load_kernels(plan, callables)
+    kernels = load_kernels(plan, callables, build)
     engine = backend.load(plan, kernels, options)
-    return Program(plan, engine, target=target, defaults=defaults, single=_single(plan, kernels))
+    return Program(
+        plan,
+        engine,
+        target=target,
+        chosen=chosen,
+        defaults=defaults,
+        single=_single(plan, kernels),
+    )
+
+
+def _build(options: Mapping[str, object]) -> Build:
+    debug, level = ENABLE_DEBUG.of(options), OPTIMIZATION_LEVEL.of(options)
+    if debug and OPTIMIZATION_LEVEL.name not in options:
+        level = 0
+    return Build(level, debug)
 
 
 def _single(plan: Plan, kernels: tuple[LoadedKernel, ...]) -> SingleRunner:
@@ -107,6 +134,14 @@ def _load_plan(
     target: str,
     options: Mapping[str, object],
 ) -> Program:
+    if ENABLE_PROFILING.of(options):
+        raise CompileError(
+            Code.TARGET_OPTION,
+            f"{ENABLE_PROFILING.name} of a plan",
+            loc=srcloc.here(),
+            why="the schedule, and with it the trace policy, is part of the plan",
+            fix="trace the workload: .task_graph(trace=TracePolicy.timestamps())",
+        )
     # A decorated kernel is accepted as well as the bare function.
     bodies = {name: getattr(fn, "fn", fn) for name, fn in kernels.items()}
     return load(plan, target, bodies, options)

@@ -41,7 +41,7 @@ class Issuer {
 
   // Where a task of the cursor belongs. False: a key has no value. `stream` is its stream, or
   // kNone.
-  bool place(const Cursor& cursor, u32 slot, u32* stream, Error* error);
+  bool place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error);
   u32 stream(u32 slot) const { return places_[slot].stream; }
   u32 pool(u32 slot) const { return places_[slot].pool; }
 
@@ -58,6 +58,10 @@ class Issuer {
   // The same, and the next task for this worker.
   Seen end_and_take(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns, Taken* out);
   Seen take(u32 worker, u64 now_ns, Taken* out);
+  // end() in two steps, for batches: the task leaves its gates; later, of so many tasks that ended,
+  // those that waited for them arrive.
+  Seen leave(u32 worker, u32 slot, u64 now_ns);
+  Seen settle(u32 worker, u64 ended, std::span<const u32> arrived, u64 now_ns);
   // No more tasks come by themselves: if none runs or could run either, lets go of what timing
   // holds. True: there is something to take.
   bool release(u64 now_ns);

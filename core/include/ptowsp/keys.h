@@ -4,12 +4,15 @@
 // whoever generates.
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "ptowsp/bind.h"
 
 namespace ptowsp {
+
+// The level of the innermost loop of that name around a site, or kNone.
+u32 loop_level(const PlanView& plan, u32 site, std::string_view name);
 
 class Keys {
  public:

@@ -141,6 +141,60 @@ typedef struct {
   int64_t indices[PTOWSP_MAX_LOOPS];
 } ptowsp_event;
 
+/* A task as it is recorded: times are ticks, see ptowsp_trace_info. Its loop indices lie behind it,
+ * as many int64_t as the deepest call has loops. */
+typedef struct {
+  uint64_t task_id;
+  uint64_t seq;
+  uint64_t ready;
+  uint64_t start;
+  uint64_t end;
+  uint64_t take; /* 0 where info.ordered is 0: the order is that of `start` */
+  uint32_t site;
+  uint32_t stream;
+  uint32_t worker;
+  uint16_t pool;
+  uint8_t stolen;
+  uint8_t num_loops;
+} ptowsp_traced;
+
+/* Task `to` waited for `from`: their seq. A number with the highest bit set names a join, which is
+ * no task: it ends with the last task that has an edge to it. */
+typedef struct {
+  uint64_t from;
+  uint64_t to;
+} ptowsp_edge;
+
+#define PTOWSP_JOIN (1ull << 63)
+
+/* The value of a counter (enum TraceCounter) from that tick on. */
+typedef struct {
+  uint64_t ticks;
+  uint32_t counter;
+  uint32_t value;
+} ptowsp_sample;
+
+enum {
+  PTOWSP_BLOCK_TASKS = 0,   /* ptowsp_traced with indices */
+  PTOWSP_BLOCK_EDGES = 1,   /* ptowsp_edge */
+  PTOWSP_BLOCK_SAMPLES = 2, /* ptowsp_sample */
+};
+
+/* In a trace file, in front of each block. */
+typedef struct {
+  uint32_t kind;
+  uint32_t reserved;
+  uint64_t bytes;
+} ptowsp_block;
+
+/* How a trace is read. A time in nanoseconds is (ticks - first_tick) * ns_per_tick. */
+typedef struct {
+  uint64_t first_tick;
+  double ns_per_tick;
+  uint32_t levels;  /* loop indices behind each ptowsp_traced */
+  uint32_t ordered; /* `take` is recorded */
+} ptowsp_trace_info;
+
 /* Loads and validates a plan; the bytes are copied. NULL on failure. */
 ptowsp_plan* ptowsp_plan_load(const void* bytes, size_t size, ptowsp_error* error);
 void ptowsp_plan_free(ptowsp_plan* plan);
@@ -157,6 +211,9 @@ void ptowsp_program_close(ptowsp_program* program);
 void ptowsp_program_free(ptowsp_program* program);
 int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptowsp_kernel_fn fn,
                                   void* user);
+/* Runs that are started later write their traces to this file, each from its beginning; NULL keeps
+ * them in memory. A file that cannot be written fails the run. */
+void ptowsp_program_set_trace_file(ptowsp_program* program, const char* path);
 /* After fork() in the child: forgets threads that do not exist there. */
 void ptowsp_program_after_fork(ptowsp_program* program);
 
@@ -197,8 +254,12 @@ void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats);
 void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts);
 /* The task hash of a run that was started with PTOWSP_RUN_HASH and has ended. */
 void ptowsp_run_hash(const ptowsp_run* run, uint64_t hash[2]);
-/* Copies up to `capacity` events in seq order of each worker; returns how many there are. */
+/* Copies up to `capacity` events, in the order in which tasks started; returns how many there are.
+ * None where the trace goes to a file. */
 size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity);
+/* The trace as it was recorded: copies the entries of a kind of block and returns their bytes. */
+size_t ptowsp_run_trace_block(const ptowsp_run* run, uint32_t kind, void* out, size_t bytes);
+void ptowsp_run_trace_info(const ptowsp_run* run, ptowsp_trace_info* info);
 /* The decisions of a run that was recorded or controlled and has ended, also of one that failed: up
  * to `size` bytes of the recording; returns how many there are, 0 if nothing was kept. */
 size_t ptowsp_run_recording(const ptowsp_run* run, void* bytes, size_t size);

@@ -11,6 +11,7 @@
 
 #include "ptowsp/bind.h"
 #include "ptowsp/lines.h"
+#include "ptowsp/prefetch.h"
 #include "ptowsp/recording.h"
 
 namespace ptowsp {
@@ -28,6 +29,11 @@ class TaskRunner {
 
   // Before another run, for which the plan was bound again: tensors may have moved.
   void restart(const std::vector<KernelSlot>& kernels);
+  // What to prefetch before each task of a run; null: nothing.
+  void set_prefetcher(const Prefetcher* prefetcher, Prefetched* prefetched) {
+    prefetcher_ = prefetcher;
+    prefetched_ = prefetched;
+  }
 
   // Takes down when tasks begin and end; null: nobody does.
   void set_recorder(Recorder* recorder) { recorder_ = recorder; }
@@ -36,6 +42,7 @@ class TaskRunner {
   // False: it failed or could not be evaluated, see `error`.
   bool run(u32 site, const i64* loops, u64 task_id, Error* error) {
     SiteCall& s = sites_[site];
+    if (prefetcher_ != nullptr) prefetcher_->ahead(site, loops, prefetched_);
     if (s.simple) {
       point_views(&s, loops);
     } else if (!fill_views(site, loops, task_id, error)) {
@@ -96,6 +103,8 @@ class TaskRunner {
   Recorder* recorder_ = nullptr;
   LineVector<SiteCall> sites_;
   std::vector<char> message_;
+  const Prefetcher* prefetcher_ = nullptr;
+  Prefetched* prefetched_ = nullptr;
 };
 
 }  // namespace ptowsp

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.trace import Recorded
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -104,6 +105,10 @@ class Run(Protocol):
         for no trace. Complete once the run has ended."""
         ...
 
+    def recorded(self) -> Recorded:
+        """The same and what else was recorded, for a viewer."""
+        ...
+
 
 class Engine(Protocol):
     """A plan with its kernels, ready to run. Runs queue in call order."""
@@ -115,6 +120,11 @@ class Engine(Protocol):
     ) -> Run:
         """Starts a run with one binding per SYMBOL. Without `asynchronous` it has ended on return;
         its error is raised by `Run.wait` in both cases. `hashed` adds up the task hash."""
+        ...
+
+    def trace_to(self, path: Path) -> None:
+        """Later runs record all of their tasks, whatever the capacity; what does not fit into
+        memory may lie in files beside `path` as long as the run is there."""
         ...
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from os import PathLike
@@ -29,9 +31,9 @@ from pto_wsp.runtime.engine import (
     SingleRunner,
     TaskDump,
 )
+from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.recording import decisions
 from pto_wsp.runtime.stats import Stats
-from pto_wsp.runtime.trace import to_perfetto
 
 
 class Loader(Protocol):
@@ -71,12 +73,14 @@ class Program:
         engine: Engine,
         *,
         target: str,
+        chosen: str = "",
         defaults: Mapping[str, object] | None = None,
         single: SingleRunner | None = None,
     ) -> None:
         self.plan = plan
         self._single = single
         self.target = target
+        self.chosen = chosen  # why target="auto" has chosen it, or empty
         self._engine = engine
         self._quick = engine if isinstance(engine, QuickEngine) else None
         self._binder = Binder(plan, defaults or {})
@@ -84,6 +88,8 @@ class Program:
         self._last: Run | None = None
         self._closed = False
         self._check: Callable[[], None] | None = None
+        self._trace_path: Path | None = None
+        self._instances = itertools.count(2)
         _alive.add(self)
 
     @classmethod
@@ -183,6 +189,10 @@ class Program:
                     self._last = self._pending.pop(0)
                 raise
             self._last = self._pending.pop(0)
+            try:
+                self._write_trace(self._last)
+            except ExecutionError as error:
+                first_error = first_error or error
         if first_error is not None:
             raise first_error
         return self
@@ -196,9 +206,15 @@ class Program:
         Runs of one program queue in call order; runs of two instances go on at the same time."""
         self._check_usable()
         engine = self._engine.clone()
-        other = Program(self.plan, engine, target=self.target, single=self._single)
+        other = Program(
+            self.plan, engine, target=self.target, chosen=self.chosen, single=self._single
+        )
         other._binder.values = self._binder.values
         other._check = self._check
+        other._instances = self._instances
+        if self._trace_path is not None:
+            path = self._trace_path
+            other.trace_to(path.with_name(f"{next(self._instances)}-{path.name}"))
         return other
 
     def close(self) -> None:
@@ -232,8 +248,15 @@ class Program:
 
     @property
     def trace(self) -> npt.NDArray[Any]:
-        """One row per task of the last run, if its schedule has `TracePolicy.timestamps()`."""
+        """One row per task of the last run, if its schedule has a `TracePolicy`."""
         return self._ended().trace()
+
+    @property
+    def edges(self) -> npt.NDArray[Any]:
+        """What tasks of the last run waited for: rows (src, dst) of numbers in the trace's column
+        `seq`. A dependence on a task that had ended when `dst` was generated is not among them:
+        nobody waited for it."""
+        return self._ended().recorded().edges
 
     def elapsed_ms(self) -> float:
         """Length of the last run in milliseconds."""
@@ -282,15 +305,36 @@ class Program:
         stats = None if self._last is None else self._last.stats()
         workers = self._engine.workers
         lines = [f"{self.target}, {workers} worker{'' if workers == 1 else 's'}"]
+        lines[0] += f' (target="auto": {self.chosen})' if self.chosen else ""
         for entry in self._engine.explain(stats):
             where = "" if entry.loc is None else f"  # {entry.loc}"
             lines += [f"  {entry.directive}{where}", f"    how:  {entry.how}"]
             lines += [f"    cost: {entry.cost}"] if entry.cost else []
         return "\n".join(lines if len(lines) > 1 else [*lines, "  no directives: all defaults"])
 
-    def save_trace(self, path: str | PathLike[str]) -> None:
-        """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
-        to_perfetto(self.trace, Path(path), name=self.target)
+    def save_trace(self, path: str | PathLike[str], *, arrows: bool = True) -> None:
+        """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing, with or
+        without an arrow for each of `edges`."""
+        to_perfetto(self._ended().recorded(), Path(path), name=self.target, arrows=arrows)
+
+    def trace_to(self, path: Path) -> None:
+        """Each run writes its whole trace there when it is waited for."""
+        self._trace_path = path
+        self._engine.trace_to(path)
+
+    def _write_trace(self, run: Run) -> None:
+        if self._trace_path is None or not run.done():
+            return
+        try:
+            to_perfetto(run.recorded(), self._trace_path, name=self.target)
+        except OSError as error:
+            raise ExecutionError(
+                Code.MACHINE_RESOURCES,
+                f"the trace cannot be written to {str(self._trace_path)!r}",
+                loc=srcloc.here(),
+                why=str(error),
+                fix="name a file that can be written in TracePolicy.timestamps(path=...)",
+            ) from error
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, what is bound, and the plan."""
@@ -317,7 +361,13 @@ class Program:
         self._last = None
         run = self._start(bindings, asynchronous=False, control=control)
         self._last = run
-        run.wait(None)
+        try:
+            run.wait(None)
+        except BaseException:
+            with suppress(ExecutionError):  # what the run raises says more
+                self._write_trace(run)
+            raise
+        self._write_trace(run)
         return self
 
     def _recording(self) -> bytes:

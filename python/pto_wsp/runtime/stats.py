@@ -37,6 +37,11 @@ class Stats:
     workspace_stalls: int = 0
     workspace_stall_ns: int = 0
     edges_high: int = 0
+    window_bytes_high: int = 0
+    dep_batches: int = 0
+    dep_flushes: int = 0
+    prefetch_tasks: int = 0
+    prefetch_bytes: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()
 
