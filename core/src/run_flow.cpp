@@ -51,6 +51,7 @@ inline bool Run::run_single(u32 worker, u32 slot) {
 void Run::commit(u32 worker) {
   Worker& me = *workers_[worker];
   me.batches += 1;
+  if (traced_) me.now = now();
   if (issuer_) {
     commit_issued(worker);
   } else {

@@ -358,7 +358,7 @@ class Run {
   Stall control_stall_;                      // token holder: for a value
   Stall workspace_stall_;                    // token holder: for a copy of temporaries
   Flow::Made last_made_ = Flow::Made::Some;  // token holder
-  bool control_waiting_ = false;
+  bool control_waiting_ = false;             // as the trace shows it
   u64 start_released_ = 0;
   u64 start_held_ = 0;
 

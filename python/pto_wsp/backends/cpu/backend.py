@@ -30,6 +30,7 @@ from pto_wsp.plan import (
     ScheduleArg,
     ScheduleEntry,
     Section,
+    Site,
     Status,
     Symbol,
     SymbolKind,
@@ -102,11 +103,15 @@ class CpuEngine:
         asynchronous: bool,
         hashed: bool = False,
     ) -> CpuRun:
-        values = _values(bindings)
         with self._starting:
             file = self._next_trace_file()
             run, error = self.native.start_controlled(
-                values, asynchronous, hashed, control.record, control.replay, control.seed
+                _values(bindings),
+                asynchronous,
+                hashed,
+                control.record,
+                control.replay,
+                control.seed,
             )
         if run is None:
             raise _failure(error).to_exception(self.plan)
@@ -296,6 +301,7 @@ def _named_workers(plan: Plan) -> tuple[int, int]:
         if policy == DispatchPolicy.STATIC_PARTITION:
             found = max(found, (len(rest), number))
     return min(found[0], MAX_WORKERS), found[1]
+
 
 
 def _after_fork() -> None:
