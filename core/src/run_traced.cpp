@@ -190,7 +190,7 @@ std::vector<ptowsp_event> Run::events() const {
         ptowsp_traced t;
         std::memcpy(&t, entries, sizeof(t));
         ptowsp_event e{t.task_id, t.seq,    t.take, ns(t.ready), ns(t.start), ns(t.end), t.site,
-                       t.worker, t.stream, t.pool, t.stolen,    t.num_loops, {}};
+                       t.worker,  t.stream, t.pool, t.stolen,    t.num_loops, {}};
         std::memcpy(e.indices, entries + sizeof(t), t.num_loops * sizeof(i64));
         out.push_back(e);
       }
