@@ -1,5 +1,6 @@
 // The C interface: thin, and the only place where C++ objects meet C handles.
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -48,6 +49,17 @@ uint32_t find_by_name(const ptowsp_plan* plan, const char* name) {
     if (view.string(view.get<S>(i).name) == name) return i;
   }
   return PTOWSP_NONE;
+}
+
+bool read_control(int32_t flags, const ptowsp_control* control, ptowsp::RunControl* out,
+                  Error* error) {
+  out->record = (flags & PTOWSP_RUN_RECORD) != 0;
+  if (control == nullptr) return true;
+  if ((flags & PTOWSP_RUN_SEED) != 0) out->seed = control->seed;
+  if (control->recording == nullptr) return true;
+  const auto* bytes = static_cast<const ptowsp::u8*>(control->recording);
+  return ptowsp::Recording::from_bytes(bytes, control->recording_size, &out->replay.emplace(),
+                                       error);
 }
 
 }  // namespace
@@ -112,9 +124,22 @@ void ptowsp_program_after_fork(ptowsp_program* program) { program->program->afte
 ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
                              int32_t flags, ptowsp_interrupt_fn interrupt, void* user,
                              ptowsp_error* error) {
+  return ptowsp_run_start_controlled(program, bindings, count, flags, nullptr, interrupt, user,
+                                     error);
+}
+
+ptowsp_run* ptowsp_run_start_controlled(ptowsp_program* program, const ptowsp_binding* bindings,
+                                        size_t count, int32_t flags, const ptowsp_control* control,
+                                        ptowsp_interrupt_fn interrupt, void* user,
+                                        ptowsp_error* error) {
   return guarded<ptowsp_run*>(nullptr, error, [&]() -> ptowsp_run* {
     Error e;
-    auto queued = program->program->prepare(bindings, count, (flags & PTOWSP_RUN_HASH) != 0, &e);
+    ptowsp::RunControl wanted;
+    std::unique_ptr<ptowsp::QueuedRun> queued;
+    if (read_control(flags, control, &wanted, &e)) {
+      queued = program->program->prepare(bindings, count, (flags & PTOWSP_RUN_HASH) != 0,
+                                         std::move(wanted), &e);
+    }
     if (queued == nullptr) {
       report(e, error);
       return nullptr;
@@ -128,6 +153,15 @@ ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bind
       program->program->run(run->queued.get());
     }
     return run.release();
+  });
+}
+
+size_t ptowsp_run_recording(const ptowsp_run* run, void* bytes, size_t size) {
+  if (run->queued->orphan || !run->queued->run->keeps_decisions()) return 0;
+  return guarded<size_t>(0, nullptr, [&]() -> size_t {
+    const std::vector<ptowsp::u8> found = run->queued->run->recording().to_bytes();
+    if (bytes != nullptr) std::memcpy(bytes, found.data(), std::min(size, found.size()));
+    return found.size();
   });
 }
 

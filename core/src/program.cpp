@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "ptowsp/generate.h"
+#include "ptowsp/order.h"
+
 namespace ptowsp {
 
 QueuedRun::~QueuedRun() {
@@ -33,7 +36,7 @@ bool Program::set_kernel(u32 kernel, KernelSlot slot) {
 }
 
 std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std::size_t count,
-                                            bool hashed, Error* error) {
+                                            bool hashed, RunControl control, Error* error) {
   for (u32 k = 0; k < kernels_.size(); ++k) {
     if (kernels_[k].fn != nullptr) continue;
     const Kernel kernel = plan().get<Section::KERNEL>(k);
@@ -43,12 +46,53 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
   }
   RunParts parts = bind(bindings, count, error);
   if (parts.plan == nullptr) return nullptr;
+  if ((control.record || control.controlled()) &&
+      !identify(*parts.plan, &control, &hashed, error)) {
+    return nullptr;
+  }
   auto out = std::make_unique<QueuedRun>();
   out->program = this;
-  out->run = std::make_unique<Run>(std::move(parts), config_, &kernels_, workers_, seed_, hashed);
+  out->run = std::make_unique<Run>(std::move(parts), config_, &kernels_, workers_, seed_, hashed,
+                                   std::move(control));
   const std::lock_guard lock(pool_->mutex);
   out->trace_file = pool_->trace_file;
   return out;
+}
+
+// What a recording of this run says of it. False: the one that it is to repeat is of another run.
+bool Program::identify(const BoundPlan& bound, RunControl* control, bool* hashed,
+                       Error* error) const {
+  Recording& head = control->head;
+  head.plan[0] = plan().header().plan_id_lo;
+  head.plan[1] = plan().header().plan_id_hi;
+  head.schedule = schedule_identity(plan());
+  Generator generator(bound);
+  Error unknown;
+  if (generator.run(nullptr, nullptr, &unknown)) {
+    head.hashed = true;
+    head.tasks = generator.tasks();
+    head.task_hash = generator.hash();
+  } else if (unknown.status == Status::DATA_DEPENDENT) {
+    *hashed = true;  // known at the end of the run
+  }  // else the run will find the same error
+  if (!control->replay) return true;
+  const Recording& found = *control->replay;
+  std::string why;
+  if (found.plan[0] != head.plan[0] || found.plan[1] != head.plan[1]) {
+    why = "it was made with another plan";
+  } else if (found.schedule != head.schedule) {
+    why = "it was made under another schedule";
+  } else if (found.workers != workers_) {
+    why = "it was made with " + std::to_string(found.workers) + " workers, here are " +
+          std::to_string(workers_);
+  } else if (head.hashed && found.hashed &&
+             (found.tasks != head.tasks || !(found.task_hash == head.task_hash))) {
+    why = "it was made with values that give other tasks: " + std::to_string(found.tasks) +
+          " of them, here are " + std::to_string(head.tasks);
+  }
+  if (why.empty()) return true;
+  *error = Error::make(Status::RECORDING_MISFIT, "the recording does not fit: " + why);
+  return false;
 }
 
 // A plan with these values: that of an earlier run if it serves. Without one, `error` says why.
@@ -66,10 +110,14 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
     const std::lock_guard lock(pool_->mutex);
     workspace = workspace_;
   }
-  fresh.plan = BoundPlan::bind(plan(), bindings, count, error, {workers_, &workspace});
+  fresh.plan = BoundPlan::bind(plan(), bindings, count, error,
+                               {workers_, config_.most_lanes(workers_), &workspace});
   if (workspace != nullptr) {
     const std::lock_guard lock(pool_->mutex);
     workspace_ = std::move(workspace);
+  }
+  if (fresh.plan != nullptr && !check_bound_order(*fresh.plan, config_, workers_, error)) {
+    fresh.plan.reset();
   }
   if (fresh.plan != nullptr) {
     fresh.plan->remember(bindings, count);

@@ -12,6 +12,7 @@ namespace ptowsp {
 // What is known of a task before it runs.
 struct Run::TracedTask {
   u64 task_id = 0;
+  u64 seq = 0;
   u64 ready = 0;
   u64 start = 0;
   u64 take = 0;
@@ -60,7 +61,8 @@ inline bool Run::run_traced(u32 worker, const TracedTask& task, const i64* loops
   // Field by field: a struct that is put together first goes through memory twice.
   std::byte* const at = me.trace->next();
   auto* const out = reinterpret_cast<ptowsp_traced*>(at);
-  out->seq = task.task_id;
+  out->task_id = task.task_id;
+  out->seq = task.seq;
   out->ready = task.ready;
   out->start = task.start;
   out->end = me.now;
@@ -86,8 +88,14 @@ bool Run::run_traced_strip(u32 worker, u32 slot, bool stolen) {
   const u32 level = site.level;
   i64 loops[kMaxVars];
   table.get_loops(slot, loops, level + site.num_registers);
-  TracedTask task{r.task_id, ready_ticks_[slot], Clock::ticks(),        me.take, r.site(), 0,
-                  0,         u8{stolen},         static_cast<u8>(level)};
+  TracedTask task{.task_id = r.task_id,
+                  .seq = flow_->seq(slot),
+                  .ready = ready_ticks_[slot],
+                  .start = Clock::ticks(),
+                  .take = me.take,
+                  .site = r.site(),
+                  .stolen = u8{stolen},
+                  .level = static_cast<u8>(level)};
   if (issuer_) {
     task.stream = issuer_->stream(slot);
     task.pool = static_cast<u16>(issuer_->pool(slot));
@@ -100,6 +108,7 @@ bool Run::run_traced_strip(u32 worker, u32 slot, bool stolen) {
     me.tasks += 1;
     if (!pace(worker, 1)) return false;
     task.task_id += 1;
+    task.seq += 1;
     task.start = me.now;
     if (level > 0) loops[level - 1] += 1;
   }
@@ -115,11 +124,17 @@ i64 Run::run_traced_leaf(u32 worker, Cursor* cursor, i64 count, Error* error) {
   BoundPlan::pack(site, cursor->vars, loops);
   if (me.now == 0) me.now = Clock::ticks();
   const auto level = static_cast<u8>(site.level);
-  TracedTask task{cursor->task_id, me.now, me.now, 0, cursor->site, 0, 0, 0, level};
+  TracedTask task{.task_id = cursor->task_id,
+                  .seq = cursor->task_id,
+                  .ready = me.now,
+                  .start = me.now,
+                  .site = cursor->site,
+                  .level = level};
   for (i64 done = 0; done < count; ++done) {
     if (!run_traced(worker, task, loops, error)) return done;
     me.tasks += 1;
     task.task_id += 1;
+    task.seq += 1;
     task.ready = task.start = me.now;
     if (site.level > 0) loops[site.level - 1] += 1;
   }
@@ -175,7 +190,7 @@ std::vector<ptowsp_event> Run::events() const {
       for (u64 i = 0; i < count; ++i, entries += ring->entry()) {
         ptowsp_traced t;
         std::memcpy(&t, entries, sizeof(t));
-        ptowsp_event e{t.seq,    t.seq,    t.take, ns(t.ready), ns(t.start), ns(t.end), t.site,
+        ptowsp_event e{t.task_id, t.seq,    t.take, ns(t.ready), ns(t.start), ns(t.end), t.site,
                        t.worker, t.stream, t.pool, t.stolen,    t.num_loops, {}};
         std::memcpy(e.indices, entries + sizeof(t), t.num_loops * sizeof(i64));
         out.push_back(e);

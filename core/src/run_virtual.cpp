@@ -59,7 +59,8 @@ bool Run::start_virtual(u32 worker, Ending* out) {
     return false;
   }
   ptowsp_traced event{};
-  event.seq = r.task_id;
+  event.task_id = r.task_id;
+  event.seq = flow_->seq(slot);
   event.ready = ready_ticks_[slot];
   event.start = virtual_now_;
   event.end = virtual_now_ + cycles;

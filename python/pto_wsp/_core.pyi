@@ -41,6 +41,9 @@ class NativeRun:
     def worker_tasks(self) -> list[int]:
         """Tasks that each worker ran."""
 
+    def recording(self) -> bytes:
+        """The decisions of the run; empty if nobody kept them."""
+
     def trace_block(self, kind: int) -> bytes:
         """
         What was recorded of a kind: 0 tasks, 1 edges, 2 samples; see ptowsp.h.
@@ -70,6 +73,11 @@ class NativeProgram:
     def start(self, values: tuple[object, ...], asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A run, or the reason why the values, one for each symbol, do not fit."""
 
+    def start_controlled(self, values: tuple[object, ...], asynchronous: bool, hashed: bool, record: bool, replay: bytes | None, seed: int | None) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
+        """
+        A run that keeps its decisions, repeats those of another one, or draws them.
+        """
+
     def start_quick(self, current: tuple[object, ...], changed: dict[str, object], asynchronous: bool) -> tuple[NativeRun, tuple[object, ...]] | None:
         """
         A run with some names changed, and all of its values; None if that is not plain.
@@ -92,4 +100,4 @@ class NativeProgram:
 def stat_docs() -> list[tuple[str, str]]:
     """(name, meaning) of each counter of a run."""
 
-TRACED_SIZE: int = 56
+TRACED_SIZE: int = 64

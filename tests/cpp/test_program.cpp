@@ -250,9 +250,9 @@ TEST(traces_hold_what_tasks_waited_for) {
 
 TEST(directives_that_cannot_be_enforced_are_refused) {
   const Schedule refused[] = {{{Directive::STREAMS, {0}}},        {{Directive::WINDOW, {0, 0, 0}}},
-                              {{Directive::WINDOW, {100, 1, 0}}}, {{Directive::READY, {3}}},
+                              {{Directive::WINDOW, {100, 2, 0}}}, {{Directive::READY, {3}}},
                               {{Directive::DEPS, {3}}},           {{Directive::TRACE, {2, 10}}},
-                              {{Directive::BATCH_DEPS, {4}}}};
+                              {{Directive::BATCH_DEPS, {0}}}};
   for (const Schedule& schedule : refused) {
     Wavefront w(schedule);
     const std::vector<u8> bytes = w.maker.bytes();
@@ -296,7 +296,7 @@ TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
     const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
     program->set_kernel(0, {kernel, nullptr});
     const auto bindings = w.bind(2, 2);
-    const auto run = program->prepare(bindings.data(), bindings.size(), false, &error);
+    const auto run = program->prepare(bindings.data(), bindings.size(), false, {}, &error);
     planted = run->run.get();
     program->run(run.get());
     CHECK_EQ(run->run->error().status, Status::DEADLOCK);

@@ -10,7 +10,7 @@ using namespace ptowsp;
 
 namespace {
 
-static_assert(sizeof(ptowsp_traced) == 56, "indices lie behind it, aligned");
+static_assert(sizeof(ptowsp_traced) == 64, "indices lie behind it, aligned");
 static_assert(sizeof(ptowsp_block) == 16 && sizeof(ptowsp_edge) == 16);
 
 void add(TraceRing* ring, u64 number) { std::memcpy(ring->next(), &number, sizeof(number)); }

@@ -74,9 +74,11 @@ def test_directives_have_their_numbers() -> None:
         .with_stream_by(lambda t: t.rows)
         .with_timing(policies.TimingPolicy.batched(2))
         .with_depth(policies.DepthGate(2))
+        .with_batch_deps(2)
+        .with_prefetch(policies.Prefetch("rows", 2))
     )
     names = {d.name for d in everything.directives()}
-    assert len(names) == 11
+    assert len(names) == 13
     assert names <= in_core("Directive").keys()
 
 

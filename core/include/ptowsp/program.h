@@ -50,7 +50,7 @@ class Program {
 
   // A run with these bindings, not started. Null: `error` says what does not fit.
   std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count, bool hashed,
-                                     Error* error);
+                                     RunControl control, Error* error);
   // Waits for its turn, runs with the calling thread as worker 0, returns when it has ended.
   void run(QueuedRun* run);
   // Queues the run for the driver thread and returns.
@@ -84,6 +84,7 @@ class Program {
 
   Program() = default;
   RunParts bind(const ptowsp_binding* bindings, std::size_t count, Error* error);
+  bool identify(const BoundPlan& bound, RunControl* control, bool* hashed, Error* error) const;
   void make_threads(Pool* pool);
   void run_front(QueuedRun* run);
   void give_trace(QueuedRun* run);

@@ -144,6 +144,7 @@ typedef struct {
 /* A task as it is recorded: times are ticks, see ptowsp_trace_info. Its loop indices lie behind it,
  * as many int64_t as the deepest call has loops. */
 typedef struct {
+  uint64_t task_id;
   uint64_t seq;
   uint64_t ready;
   uint64_t start;
@@ -218,15 +219,32 @@ void ptowsp_program_after_fork(ptowsp_program* program);
 
 /* How a run is made. */
 enum {
-  PTOWSP_RUN_ASYNC = 1, /* a thread of the program is worker 0, and the call returns at once */
-  PTOWSP_RUN_HASH = 2,  /* adds up the task hash; see ptowsp_run_hash */
+  PTOWSP_RUN_ASYNC = 1,  /* a thread of the program is worker 0, and the call returns at once */
+  PTOWSP_RUN_HASH = 2,   /* adds up the task hash; see ptowsp_run_hash */
+  PTOWSP_RUN_RECORD = 4, /* keeps its decisions; see ptowsp_run_recording */
+  PTOWSP_RUN_SEED = 8,   /* draws the interleaving from ptowsp_control.seed */
 };
+
+/* What decides in place of the workers: a recording, whose order and placement are repeated, or a
+ * seed. Workers take turns, so such a run is slow; its decisions are kept. */
+typedef struct {
+  const void* recording; /* or NULL */
+  size_t recording_size;
+  uint64_t seed; /* with PTOWSP_RUN_SEED */
+} ptowsp_control;
 
 /* Starts a run. Unless `flags` has PTOWSP_RUN_ASYNC, the calling thread is worker 0 and the run has
  * ended on return. NULL only when the run could not be made (bad bindings): `error` says why. */
 ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
                              int32_t flags, ptowsp_interrupt_fn interrupt, void* user,
                              ptowsp_error* error);
+/* The same, decided by `control`, which may be NULL. A recording that is damaged or of another run
+ * is refused (status RECORDING_MISFIT); one of a plan whose tasks depend on data may turn out not
+ * to fit while it runs. */
+ptowsp_run* ptowsp_run_start_controlled(ptowsp_program* program, const ptowsp_binding* bindings,
+                                        size_t count, int32_t flags, const ptowsp_control* control,
+                                        ptowsp_interrupt_fn interrupt, void* user,
+                                        ptowsp_error* error);
 /* Waits for the end of a run: its status, or TIMEOUT. timeout_ns < 0 waits for ever. */
 int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error);
 /* Asks a run to end early; it then has the status INTERRUPTED. */
@@ -242,6 +260,9 @@ size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capa
 /* The trace as it was recorded: copies the entries of a kind of block and returns their bytes. */
 size_t ptowsp_run_trace_block(const ptowsp_run* run, uint32_t kind, void* out, size_t bytes);
 void ptowsp_run_trace_info(const ptowsp_run* run, ptowsp_trace_info* info);
+/* The decisions of a run that was recorded or controlled and has ended, also of one that failed: up
+ * to `size` bytes of the recording; returns how many there are, 0 if nothing was kept. */
+size_t ptowsp_run_recording(const ptowsp_run* run, void* bytes, size_t size);
 /* Must not be called before the run has ended. */
 void ptowsp_run_free(ptowsp_run* run);
 

@@ -25,7 +25,7 @@ NUMBERS: dict[str, dict[str, int]] = {
     "ReadyPolicy": {"fifo": 1, "work_steal": 2, "priority": 3},
     "StartPolicy": {"immediate": 0, "after_orchestration": 1, "threshold": 2},
     "TracePolicy": {"none": 0, "timestamps": 1, "cycles": 2},
-    "WindowUnit": {"tasks": 0},
+    "WindowUnit": {"tasks": 0, "bytes": 1},
     "DispatchPolicy": {
         "work_steal": 0,
         "round_robin": 1,
@@ -35,9 +35,10 @@ NUMBERS: dict[str, dict[str, int]] = {
         "static_partition": 5,
     },
     "TimingPolicy": {"immediate": 0, "batched": 1, "interleaved": 2, "rate_limit": 3},
-    "Pools": {"single": 0, "custom": 2},
+    "Pools": {"single": 0, "by_exec_unit": 1, "custom": 2},
     "DepthScope": {"global": 0, "per_stream": 1, "per_pool": 2, "per_key": 3},
     "OnFull": {"stall": 0, "error": 1},
+    "OrderPolicy": {"Sequential": 0, "Parallel": 1, "Interleaved": 2},
 }
 
 
@@ -203,7 +204,8 @@ class TracePolicy(_Policy):
 
 @dataclass(frozen=True, slots=True)
 class TaskWindow:
-    """At most `size` tasks are generated and not finished at any time."""
+    """At most `size` tasks are generated and not finished at any time; with unit="bytes", at most
+    as many as write `size` bytes together (Out, InOut and Accum regions, temporaries included)."""
 
     size: int = 8192
     unit: str = "tasks"
@@ -211,18 +213,11 @@ class TaskWindow:
 
     def __post_init__(self) -> None:
         positive(self.size, "TaskWindow(size)")
-        if self.unit == "bytes":
-            raise _coded_error(
-                Code.DIRECTIVE_NOT_ENFORCED,
-                'TaskWindow(unit="bytes")',
-                "this version does not count bytes and so could not enforce the limit",
-                'limit the number of tasks: TaskWindow(size, unit="tasks")',
-            )
         if self.unit not in NUMBERS["WindowUnit"]:
             raise directive_error(
                 f"TaskWindow(unit={self.unit!r})",
                 "no such unit",
-                'use unit="tasks"',
+                'use unit="tasks" or unit="bytes"',
             )
         if not isinstance(cast(object, self.mode), WindowMode):
             raise directive_error(
@@ -341,6 +336,12 @@ class Pools(_Policy):
         return cls("single")
 
     @classmethod
+    def by_exec_unit(cls) -> Pools:
+        """Pool 0 runs kernels of exec_unit "vector" and "any", pool 1 those of "cube". Workers are
+        divided evenly between them whatever the kernels are, like the cores of a machine."""
+        return cls("by_exec_unit", 2)
+
+    @classmethod
     def custom(cls, key: Callable[[Any], Any], count: int) -> Pools:
         """Pool number key modulo `count`."""
         found = key_of(key, "Pools.custom")
@@ -400,6 +401,50 @@ class DepthGate:
         return (self.depth, scope, full, *(() if self.key is None else (self.key.expr,)))
 
 
+@dataclass(frozen=True, slots=True)
+class OrderPolicy:
+    """In which order the values of an axis are generated: `Sequential`, `Parallel` or
+    `Interleaved(n)`."""
+
+    kind: str
+    count: int = 0
+
+    def directive(self, axis: str) -> tuple[ir.DirectiveArg, ...]:
+        count = (self.count,) if self.kind == "Interleaved" else ()
+        return (axis, NUMBERS["OrderPolicy"][self.kind], *count)
+
+    def __repr__(self) -> str:
+        return self.kind + (f"({self.count})" if self.count else "")
+
+
+# One after the other.
+Sequential = OrderPolicy("Sequential")
+# Several at a time, each at its own pace.
+Parallel = OrderPolicy("Parallel")
+
+
+def Interleaved(n: int) -> OrderPolicy:  # noqa: N802 - one of three values
+    """n values of the axis at a time, in turns of one task; one that ends gives way to the next."""
+    return OrderPolicy("Interleaved", positive(n, "Interleaved(n)"))
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """What the task `depth` iterations further along an axis reads is prefetched."""
+
+    axis: str
+    depth: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast(object, self.axis), str):
+            raise directive_error(
+                f"prefetch(axis={self.axis!r})",
+                "an axis is given by its name",
+                'write prefetch("rows", 2) for a loop over the parameter rows',
+            )
+        positive(self.depth, "prefetch(axis, depth)")
+
+
 def _path(value: object, form: str) -> Path | None:
     if value is None or isinstance(value, str | PathLike):
         return None if value is None else Path(cast("str | PathLike[str]", value))
@@ -416,8 +461,4 @@ def positive(value: object, form: str) -> int:
 
 
 def directive_error(what: str, why: str, fix: str) -> ScheduleError:
-    return _coded_error(Code.DIRECTIVE_VALUE, what, why, fix)
-
-
-def _coded_error(code: Code, what: str, why: str, fix: str) -> ScheduleError:
-    return ScheduleError(code, what, loc=srcloc.here(), why=why, fix=fix)
+    return ScheduleError(Code.DIRECTIVE_VALUE, what, loc=srcloc.here(), why=why, fix=fix)

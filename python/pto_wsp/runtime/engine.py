@@ -51,6 +51,16 @@ class Explained:
     loc: SrcLoc | None
 
 
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What a run does beyond running: keeps its decisions, or takes them from a recording or from
+    a seed."""
+
+    record: bool = False
+    replay: bytes | None = None
+    seed: int | None = None
+
+
 class SingleRunner(Protocol):
     """Runs one task of a plan alone."""
 
@@ -80,6 +90,10 @@ class Run(Protocol):
 
     def task_hash(self) -> tuple[int, int] | None:
         """The task hash, if it was asked for; complete once the run has ended."""
+        ...
+
+    def recording(self) -> bytes:
+        """The decisions of a run that was started with `Control` and has ended; else empty."""
         ...
 
     def stats(self) -> Stats:
@@ -127,6 +141,22 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Ends runs in flight and gives threads back. The engine is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class ControlledEngine(Protocol):
+    """An engine whose runs can be recorded, repeated and drawn from a seed."""
+
+    def start_controlled(
+        self,
+        bindings: tuple[Bound, ...],
+        control: Control,
+        *,
+        asynchronous: bool,
+        hashed: bool = False,
+    ) -> Run:
+        """Like `Engine.start`. Raises if the recording is of another run."""
         ...
 
 

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -21,6 +22,8 @@ from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Value, show
 from pto_wsp.runtime.engine import (
+    Control,
+    ControlledEngine,
     Engine,
     Generated,
     QuickEngine,
@@ -29,6 +32,7 @@ from pto_wsp.runtime.engine import (
     TaskDump,
 )
 from pto_wsp.runtime.perfetto import to_perfetto
+from pto_wsp.runtime.recording import decisions
 from pto_wsp.runtime.stats import Stats
 
 
@@ -45,6 +49,7 @@ class Loader(Protocol):
     ) -> Program: ...
 
 
+_PLAIN = Control()
 _loader: list[Loader] = []
 _alive: weakref.WeakSet[Program] = weakref.WeakSet()
 
@@ -112,17 +117,43 @@ class Program:
 
         `hash=True` adds up the task hash on the way, which `task_hash()` then gives: the only way
         for a program whose tasks depend on what tasks compute.
+
+        `seed=n` draws the interleaving of the run from that number: which worker starts or ends
+        which task next, among all that the schedule allows. The same seed gives the same order and
+        placement; other seeds give others, the unlikely ones as well. Slow: workers take turns.
         """
-        run = self._start(bindings, asynchronous=False)
-        self._last = run
+        return self._run(bindings, Control())
+
+    def record(self, path: str | PathLike[str], **bindings: object) -> Program:
+        """Runs like `execute(**bindings)` and writes to `path` in what order and by which worker
+        tasks were started and ended, in a few bytes a task. Also of a run that fails."""
         try:
-            run.wait(None)
-        except BaseException:
-            with suppress(ExecutionError):  # what the run raises says more
-                self._write_trace(run)
-            raise
-        self._write_trace(run)
-        return self
+            return self._run(bindings, Control(record=True))
+        finally:
+            recording = self._recording()
+            if recording:
+                Path(path).write_bytes(recording)
+
+    def replay(self, path: str | PathLike[str], **bindings: object) -> Program:
+        """Runs again as the recorded run did: the same order of starts and ends, each on the same
+        worker. Plan, schedule (but for its trace), number of workers and tasks have to be those of
+        the recording. Slow: workers take turns."""
+        return self._run(bindings, Control(replay=Path(path).read_bytes()))
+
+    @property
+    def decisions(self) -> npt.NDArray[Any]:
+        """What the last run decided, if it was recorded, replayed or drawn from a seed: one row
+        (task_id, worker, ends) for each start and each end of a task, in order."""
+        recording = self._recording()
+        if recording:
+            return decisions(recording)
+        raise ExecutionError(
+            Code.PROGRAM_STATE,
+            "nobody kept the decisions of the last run",
+            loc=srcloc.here(),
+            why="that costs memory and some time",
+            fix="use record(path), replay(path) or execute(seed=0)",
+        )
 
     def execute_async(self, **bindings: object) -> Program:
         """Starts a run and returns; `synchronize()` waits for it and raises its error."""
@@ -325,9 +356,28 @@ class Program:
         """Calls `check` before each run; it raises if the plan is out of date."""
         self._check = check
 
-    def _start(self, bindings: dict[str, object], *, asynchronous: bool) -> Run:
+    def _run(self, bindings: dict[str, object], control: Control) -> Program:
+        """Runs to the end."""
+        self._last = None
+        run = self._start(bindings, asynchronous=False, control=control)
+        self._last = run
+        try:
+            run.wait(None)
+        except BaseException:
+            with suppress(ExecutionError):  # what the run raises says more
+                self._write_trace(run)
+            raise
+        self._write_trace(run)
+        return self
+
+    def _recording(self) -> bytes:
+        return b"" if self._last is None else self._last.recording()
+
+    def _start(
+        self, bindings: dict[str, object], *, asynchronous: bool, control: Control = _PLAIN
+    ) -> Run:
         self._check_usable()
-        if self._quick is not None:
+        if self._quick is not None and control == _PLAIN:
             started = self._quick.start_quick(
                 self._binder.values, bindings, asynchronous=asynchronous
             )
@@ -338,11 +388,30 @@ class Program:
         if "hash" in bindings and not self._binder.has("hash"):
             bindings = dict(bindings)
             hashed = bool(bindings.pop("hash"))
+        if "seed" in bindings and not self._binder.has("seed"):
+            bindings = dict(bindings)
+            control = replace(control, seed=_checked_seed(bindings.pop("seed")))
         bound = self._binder.bind(bindings)
-        run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
+        if control == _PLAIN:
+            run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
+        else:
+            run = self._controlled().start_controlled(
+                bound, control, asynchronous=asynchronous, hashed=hashed
+            )
         # Only now: values that the target refuses are forgotten.
         self._binder.values = tuple(b.value for b in bound)
         return run
+
+    def _controlled(self) -> ControlledEngine:
+        if isinstance(self._engine, ControlledEngine):
+            return self._engine
+        raise ExecutionError(
+            Code.TARGET_LIMIT,
+            f"{self.target} has one order of tasks and no other",
+            loc=srcloc.here(),
+            why="recording, replaying and seeds are about the order in which workers take tasks",
+            fix='use target="cpu_sim"',
+        )
 
     def _generate(self, bindings: Mapping[str, object]) -> Generated:
         self._check_usable()
@@ -370,6 +439,18 @@ class Program:
                 fix="call execute(), or synchronize() after execute_async()",
             )
         return self._last
+
+
+def _checked_seed(seed: object) -> int:
+    if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 1 << 64:
+        return seed
+    raise ExecutionError(
+        Code.TARGET_OPTION,
+        f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}",
+        loc=srcloc.here(),
+        why="it names one interleaving of the run",
+        fix="pass such a number, or leave seed= out",
+    )
 
 
 @atexit.register

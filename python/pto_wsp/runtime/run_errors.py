@@ -37,6 +37,8 @@ _ADVICE = {
         "raise max_iterations, or let the body change what the condition reads"),
     Code.PROGRAM_STATE: ("a run ends with its program, and stays in its process",
         "wait for runs in the process that started them, before close()"),
+    Code.RECORDING: ("a replay repeats exactly what was recorded, or nothing",
+        "replay it with the workload, schedule, workers and values of the recorded run"),
     Code.MACHINE_RESOURCES: ("the system says so",
         "use fewer workers, compile(num_threads=2), or a smaller window or trace"),
 }  # fmt: skip

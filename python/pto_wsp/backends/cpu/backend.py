@@ -32,7 +32,7 @@ from pto_wsp.plan import (
     SymbolKind,
 )
 from pto_wsp.runtime.bindings import Bound, Value
-from pto_wsp.runtime.engine import Explained, Generated
+from pto_wsp.runtime.engine import Control, Explained, Generated
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 
@@ -90,6 +90,21 @@ class CpuEngine:
         if run is None:
             raise _failure(error).to_exception(self.plan)
         return CpuRun(self, run, hashed, file)
+
+    def start_controlled(
+        self,
+        bindings: tuple[Bound, ...],
+        control: Control,
+        *,
+        asynchronous: bool,
+        hashed: bool = False,
+    ) -> CpuRun:
+        run, error = self.native.start_controlled(
+            _values(bindings), asynchronous, hashed, control.record, control.replay, control.seed
+        )
+        if run is None:
+            raise _failure(error).to_exception(self.plan)
+        return CpuRun(self, run, hashed)
 
     def start_quick(
         self,
@@ -193,6 +208,9 @@ class CpuRun:
             workers=self._engine.workers,
             worker_tasks=tuple(self._native.worker_tasks()),
         )
+
+    def recording(self) -> bytes:
+        return self._native.recording()
 
     def trace(self) -> npt.NDArray[Any]:
         pieces = self.recorded().pieces

@@ -31,7 +31,7 @@ from pto_wsp.runtime.trace import (
 
 _TASKS, _EDGES, _SAMPLES = range(3)
 _TASK = [
-    *((name, np.uint64) for name in ("seq", "ready", "start", "end", "take")),
+    *((name, np.uint64) for name in ("task_id", "seq", "ready", "start", "end", "take")),
     *((name, np.uint32) for name in ("site", "stream", "worker")),
     *(("pool", np.uint16), ("stolen", np.uint8), ("num_loops", np.uint8)),
 ]
@@ -111,9 +111,8 @@ def _rows(plan: Plan, part: Trace, task: np.dtype[Any]) -> Trace:
     names = np.array([plan.kernel_names[s.kernel] for s in sites] or [""])
     depth = max((s.level for s in sites), default=0)
     rows = np.zeros(len(part), trace_dtype(depth, names.dtype.itemsize // 4))
-    for name in ("seq", "take", "site", "stream", "worker", "pool", "stolen"):
+    for name in ("task_id", "seq", "take", "site", "stream", "worker", "pool", "stolen"):
         rows[name] = part[name]
-    rows["task_id"] = part["seq"]
     used = min(depth, task["indices"].shape[0])
     # An entry has room for the indices of the deepest call, and only its own are written.
     own = np.arange(used) < part["num_loops"][:, None]

@@ -181,6 +181,9 @@ class ReferenceRun:
     def done(self) -> bool:
         return self._ended.is_set()
 
+    def recording(self) -> bytes:
+        return b""
+
     def task_hash(self) -> tuple[int, int] | None:
         return None if self._hash is None else (self._hash[0] & _U64, self._hash[1] & _U64)
 
