@@ -8,6 +8,7 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
            std::unique_ptr<Tracking> tracking, std::unique_ptr<FlowMemory> memory)
     : plan_(plan),
       window_(config.window),
+      matching_(config.matching),
       tracking_(tracking != nullptr ? std::move(*tracking) : Tracking(plan, config.matching)),
       memory_(fitting(std::move(memory), plan, tracking_, config.window,
                       std::max(workers, config.most_lanes(workers)))),
@@ -18,7 +19,7 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
       hashed_(hashed) {
   if (config.window_bytes > 0) bytes_.emplace(plan, config.window_bytes, table_.capacity());
   make_makers(config, workers);
-  cursor_->drains = config.matching == Matching::Exact ? 1 : 0;
+  cursor_->drains = matching_ == Matching::Overlap ? 0 : 1;
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
   if (spare_ > 0) awaited_.emplace(plan, &table_);
   if (!tracking_.any_box()) return;
@@ -194,7 +195,9 @@ bool Flow::task_at(const BoundAfter& after, TaskRef* out, Error* error) {
   return true;
 }
 
-// Reads what control asks for; false while somebody may still write it, or with an error.
+// Reads what control asks for; false while somebody may still write it, or with an error. Where the
+// maps do not know every task that may, all have to end: a promise about tasks is none about
+// control.
 bool Flow::load(Error* error) {
   const BoundSite& site = plan_.sites()[cursor_->site];
   const auto& accesses = tracking_.site(cursor_->site);
@@ -202,7 +205,16 @@ bool Flow::load(Error* error) {
   if (!plan_.regions(cursor_->site, cursor_->next_task, cursor_->vars, regions_.data(), error)) {
     return false;
   }
+  const auto is_tile = [](const TrackedAccess& a) { return a.tile; };
+  const bool known =
+      matching_ == Matching::Overlap ||
+      (matching_ == Matching::Exact && std::all_of(accesses.begin(), accesses.end(), is_tile));
+  if (!known) {
+    collect();
+    waits = live_ > 0;
+  }
   for (const TrackedAccess& a : accesses) {
+    if (!known) break;
     if (!a.tile) {
       boxes_->query(regions_[0],
                     [&](u32 other) { waits = waits || !table_.ended({other, tags_[other]}); });
@@ -288,8 +300,7 @@ std::string Flow::waiting_report() {
   const auto alive = [this](u32 s) { return !table_.ended(table_.ref(s)); };
   u32 tasks = 0;
   for (u32 s = 0; s < table_.used(); ++s) tasks += alive(s) ? table_[s].count() : 0;
-  std::string text = "nothing can run: " + std::to_string(tasks) + " tasks wait, window " +
-                     std::to_string(tasks) + " of " + std::to_string(window_);
+  std::string text = "nothing can run: " + std::to_string(tasks) + " tasks wait";
   std::vector<std::string> waits(table_.capacity());
   const auto name = [this](u32 s) {
     if (table_[s].site() == kJoinSite) return std::string("the phase before it");
@@ -309,6 +320,38 @@ std::string Flow::waiting_report() {
     text += "\n  " + name(s) + " waits for " + std::to_string(count) + ":" + waits[s];
   }
   return text;
+}
+
+std::string Flow::generation_report(Made last) const {
+  const PlanView& plan = plan_.plan();
+  const auto line = [&](u32 site) {
+    std::string text;
+    for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
+      const DebugLine at = plan.get<Section::DEBUG_LINE>(i);
+      if (at.section != static_cast<u16>(Section::SITE) || at.index != site) continue;
+      text = " (" + std::string(plan.string(at.file, Section::DEBUG_STRING)) + ":" +
+             std::to_string(at.line) + ")";
+    }
+    return text;
+  };
+  std::string text = "\n  generation, after " + std::to_string(made()) + " tasks, ";
+  switch (last) {
+    case Made::Full:
+      text += "waits for room in the window";
+      break;
+    case Made::Waits:
+      text += "waits for a value that control reads" + line(cursor_->site);
+      break;
+    case Made::Drains:
+      text += "waits for a copy of temporaries";
+      break;
+    default:
+      text += "has come to the end";
+  }
+  return text + "\n  marks: window " + std::to_string(live_) + " of " + std::to_string(window_) +
+         ", records " + std::to_string(table_.capacity() - table_.available()) + " of " +
+         std::to_string(table_.capacity()) + ", tensor map " + std::to_string(entries_) +
+         " entries, edges outside of records " + std::to_string(table_.side_high());
 }
 
 }  // namespace ptowsp

@@ -56,7 +56,8 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   const u32 opener = cursor->depth > 0 ? cursor->frames[cursor->depth - 1].pc : 0;
   const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
   if (hashed_ && !hash_here(worker, *cursor, error)) return 0;
-  const bool many = leaf && !hashed_;
+  if (site.checks_afters && !cursor->check_afters(*plan_, error)) return 0;
+  const bool many = leaf && !hashed_ && !site.checks_afters;
   if (!many && !traced_) return run_task(worker, *cursor, error) ? 1 : 0;
   const i64 count = many ? std::min<i64>(cursor->leaf_left(), me.budget) : 1;
   if (traced_) {
@@ -115,7 +116,7 @@ bool Run::look_at_clock(u32 worker) {
   me.looked = now;
   me.interval = soon ? std::min(me.interval * 2, kMost) : std::max(me.interval / 2, 1u);
   me.budget = me.interval;
-  me.now = 0;  // looking took its time
+  if (traced_) me.now = this->now();  // looking took its time
   if (worker == 0) poll_interrupt();
   return !stop_.load(std::memory_order_relaxed);
 }

@@ -41,6 +41,7 @@ _CODES = {
     Status.UNBOUNDED: Code.TEMPORARY_SIZE,
     Status.INTERRUPTED: Code.PROGRAM_STATE,
     Status.RECORDING_MISFIT: Code.RECORDING,
+    Status.AFTER_LATER: Code.AFTER_LATER,
 }
 
 
@@ -133,7 +134,15 @@ class Failure:
             case Status.KERNEL_ERROR:
                 return self.kernel_error(plan, self.message)
             case Status.DEADLOCK:
-                return DeadlockError(Code.RUN_NOT_ENDED, self.message)
+                return DeadlockError(
+                    Code.RUN_NOT_ENDED,
+                    self.message,
+                    loc=self._loc(plan),
+                    why="every task that is left waits for another one, and nothing runs",
+                    fix="report it: loops, conditions and after= cannot make such a run"
+                    if self.record is None
+                    else f"give {self._directive(plan)} a larger number, and report it",
+                )
             case Status.WINDOW_OVERFLOW:
                 return WindowOverflow(
                     Code.WINDOW_FULL,
