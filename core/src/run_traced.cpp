@@ -2,6 +2,7 @@
 // one right after the other share one: the end of a task is the start of the next.
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "ptowsp/run.h"
@@ -196,8 +197,8 @@ std::vector<ptowsp_event> Run::events() const {
       }
     });
   }
-  std::stable_sort(out.begin(), out.end(), [](const ptowsp_event& a, const ptowsp_event& b) {
-    return a.start_ns < b.start_ns;
+  std::sort(out.begin(), out.end(), [](const ptowsp_event& a, const ptowsp_event& b) {
+    return std::tie(a.start_ns, a.worker, a.end_ns) < std::tie(b.start_ns, b.worker, b.end_ns);
   });
   for (std::size_t i = 0; info.ordered == 0 && i < out.size(); ++i) out[i].take = i;
   return out;
