@@ -28,7 +28,7 @@ ctest = $(BIN)/ctest --test-dir build/$(1) --output-on-failure --no-tests=error 
 clang = $$(CLANGXX='$(CLANGXX)' tools/find-clang.sh $(1))
 
 .PHONY: help setup demo test test-cpp test-py soak lint lint-py lint-cpp format tsan asan fuzz \
-        bench bench-check golden docs clean
+        bench bench-check golden wheel docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,12 @@ bench-check: $(INSTALLED)  ## compare a benchmark run with benchmarks/bars.toml
 	$(PY) -m benchmarks.check
 golden: $(INSTALLED)  ## rewrite the golden files from the current output
 	$(PY) -m pytest --update-golden
+# The wheel is made from the source distribution, so whatever that lacks is missed here.
+wheel: $(TOOLS)  ## build the source distribution, and from it the wheel, into dist/
+	rm -rf dist
+	@$(PY) -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")' >/dev/null
+	@PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/pip wheel --quiet --no-build-isolation --no-deps -w dist dist/*.tar.gz
+	@ls -l dist
 docs: $(INSTALLED)  ## regenerate the generated pages
 	$(PY) tools/gen_docs.py
 

@@ -51,6 +51,8 @@ def section(name: str, result: Json) -> Iterator[RenderableType]:
                 f"rows against columns of 64 x 64 tiles: {result['tasks_per_s']:,.0f} tasks/s, "
                 f"{result['edges_found']:,} edges found"
             )
+        case "schedule":
+            yield _schedule(result)
         case "host":
             yield _host(result)
         case "long":
@@ -158,6 +160,17 @@ def _length(entry: Json) -> str:
     if entry["ns"] is None:
         return f"> {entry['longest_ns']:,.0f}"
     return f"{'≤ ' if entry['bound'] == 'at most' else ''}{entry['ns']:,.0f}"
+
+
+def _schedule(result: Json) -> Table:
+    shown = _table(
+        "what a schedule adds, ns a task", "graph", "workers", "plain", "ordered", "traced"
+    )
+    for graph, rows in result.items():
+        for workers, row in rows.items():
+            names = ("plain_ns", "ordered_adds_ns", "traced_adds_ns")
+            shown.add_row(graph, workers, *(_ratio(row[name]) for name in names))
+    return shown
 
 
 def _host(result: Json) -> Table:

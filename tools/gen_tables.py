@@ -55,6 +55,7 @@ DEFAULTS = {
     ("Channel", "initial"): "0",
     ("LayoutDim", "mesh_axis"): "0",
     ("DepsDistance", "value"): "0",
+    ("DepsDistance", "open"): "0",
     ("ScheduleEntry", "version"): "1",
     ("DebugLine", "column"): "0",
     ("DebugLine", "end_column"): "0",

@@ -2,6 +2,7 @@
 // pto_wsp.backends.cpu turns them into exceptions.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -234,12 +235,23 @@ class NativeRun {
     return {lanes[0], lanes[1]};
   }
 
-  // The events as the bytes of an array of ptowsp_event.
-  nb::bytes trace() const {
-    std::vector<ptowsp_event> events(ptowsp_run_trace(run_, nullptr, 0));
-    ptowsp_run_trace(run_, events.data(), events.size());
-    return nb::bytes(reinterpret_cast<const char*>(events.data()),
-                     events.size() * sizeof(ptowsp_event));
+  // The entries of a kind of block as bytes.
+  nb::bytes trace_block(uint32_t kind) const {
+    std::string bytes(ptowsp_run_trace_block(run_, kind, nullptr, 0), '\0');
+    ptowsp_run_trace_block(run_, kind, bytes.data(), bytes.size());
+    return nb::bytes(bytes.data(), bytes.size());
+  }
+  // first_tick, ns_per_tick, levels, ordered
+  std::tuple<uint64_t, double, uint32_t, bool> trace_info() const {
+    ptowsp_trace_info info{};
+    ptowsp_run_trace_info(run_, &info);
+    return {info.first_tick, info.ns_per_tick, info.levels, info.ordered != 0};
+  }
+  // The decisions of the run; empty if they were not kept.
+  nb::bytes recording() const {
+    std::string bytes(ptowsp_run_recording(run_, nullptr, 0), '\0');
+    ptowsp_run_recording(run_, bytes.data(), bytes.size());
+    return nb::bytes(bytes.data(), bytes.size());
   }
 
   static int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -305,7 +317,25 @@ class NativeProgram {
     nb::cast<NativeProgram&>(self).arguments_.take(values, &bindings);
     const int32_t flags = (asynchronous ? PTOWSP_RUN_ASYNC : 0) | (hashed ? PTOWSP_RUN_HASH : 0);
     ptowsp_error error;
-    nb::object run = start_run(std::move(self), bindings, flags, std::move(values), &error);
+    nb::object run =
+        start_run(std::move(self), bindings, flags, nullptr, std::move(values), &error);
+    if (!run.is_valid()) return nb::make_tuple(nb::none(), error_tuple(error));
+    return nb::make_tuple(run, nb::none());
+  }
+
+  // The same, recorded, or decided by a recording or a seed.
+  static nb::tuple start_controlled(nb::object self, nb::tuple values, bool asynchronous,
+                                    bool hashed, bool record, std::optional<nb::bytes> replay,
+                                    std::optional<uint64_t> seed) {
+    std::vector<ptowsp_binding> bindings;
+    nb::cast<NativeProgram&>(self).arguments_.take(values, &bindings);
+    const int32_t flags = (asynchronous ? PTOWSP_RUN_ASYNC : 0) | (hashed ? PTOWSP_RUN_HASH : 0) |
+                          (record ? PTOWSP_RUN_RECORD : 0) | (seed ? PTOWSP_RUN_SEED : 0);
+    const ptowsp_control control{replay ? replay->data() : nullptr, replay ? replay->size() : 0,
+                                 seed.value_or(0)};
+    ptowsp_error error;
+    nb::object run =
+        start_run(std::move(self), bindings, flags, &control, std::move(values), &error);
     if (!run.is_valid()) return nb::make_tuple(nb::none(), error_tuple(error));
     return nb::make_tuple(run, nb::none());
   }
@@ -319,7 +349,7 @@ class NativeProgram {
     if (!values.is_valid()) return nb::none();
     ptowsp_error error;
     const int32_t flags = asynchronous ? PTOWSP_RUN_ASYNC : 0;
-    nb::object run = start_run(std::move(self), bindings, flags, values, &error);
+    nb::object run = start_run(std::move(self), bindings, flags, nullptr, values, &error);
     if (!run.is_valid()) return nb::none();
     return nb::make_tuple(run, values);
   }
@@ -343,6 +373,10 @@ class NativeProgram {
 
   void after_fork() { ptowsp_program_after_fork(program_); }
 
+  void set_trace_file(const std::string& path) {
+    ptowsp_program_set_trace_file(program_, path.c_str());
+  }
+
   // For the garbage collector: a kernel may know, through its globals, the program that runs it.
   static int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
@@ -365,14 +399,15 @@ class NativeProgram {
  private:
   // A run that keeps its values alive; null: `error` says why there is none.
   static nb::object start_run(nb::object self, const std::vector<ptowsp_binding>& bindings,
-                              int32_t flags, nb::object values, ptowsp_error* error) {
+                              int32_t flags, const ptowsp_control* control, nb::object values,
+                              ptowsp_error* error) {
     NativeProgram& program = nb::cast<NativeProgram&>(self);
     Signals signals;
     ptowsp_run* run = nullptr;
     {
       nb::gil_scoped_release nogil;
-      run = ptowsp_run_start(program.program_, bindings.data(), bindings.size(), flags,
-                             Signals::poll, &signals, error);
+      run = ptowsp_run_start_controlled(program.program_, bindings.data(), bindings.size(), flags,
+                                        control, Signals::poll, &signals, error);
     }
     if (run == nullptr) return {};
     auto* native = new NativeRun(run, program.workers_, &program.exceptions_, std::move(self),
@@ -424,7 +459,12 @@ void ptowsp::bind_program(nb::module_& m) {
       .def("hash", &NativeRun::hash)
       .def("worker_tasks", &NativeRun::worker_tasks, nb::sig("def worker_tasks(self) -> list[int]"),
            "Tasks that each worker ran.")
-      .def("trace", &NativeRun::trace, "The trace as an array of struct ptowsp_event.");
+      .def("recording", &NativeRun::recording,
+           "The decisions of the run; empty if nobody kept them.")
+      .def("trace_block", &NativeRun::trace_block, nb::arg("kind"),
+           "What was recorded of a kind: 0 tasks, 1 edges, 2 samples; see ptowsp.h.")
+      .def("trace_info", &NativeRun::trace_info,
+           "first_tick, ns_per_tick, levels, ordered of struct ptowsp_trace_info.");
   nb::class_<NativeProgram>(m, "NativeProgram", "A loaded plan with its worker threads.",
                             nb::type_slots(program_slots))
       .def_static("load", &NativeProgram::load, nb::arg("plan"), nb::arg("workers"),
@@ -449,6 +489,14 @@ void ptowsp::bind_program(nb::module_& m) {
                    ", asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, " PTOWSP_ERROR
                    "]"),
            "A run, or the reason why the values, one for each symbol, do not fit.")
+      .def("start_controlled", &NativeProgram::start_controlled, nb::arg("values"),
+           nb::arg("asynchronous"), nb::arg("hashed"), nb::arg("record"), nb::arg("replay").none(),
+           nb::arg("seed").none(),
+           nb::sig("def start_controlled(self, values: " PTOWSP_VALUES
+                   ", asynchronous: bool, hashed: bool, record: bool, replay: bytes | None, seed: "
+                   "int | None) -> "
+                   "tuple[NativeRun | None, " PTOWSP_ERROR "]"),
+           "A run that keeps its decisions, repeats those of another one, or draws them.")
       .def("start_quick", &NativeProgram::start_quick, nb::arg("current"), nb::arg("changed"),
            nb::arg("asynchronous"),
            nb::sig("def start_quick(self, current: tuple[object, ...], changed: dict[str, object], "
@@ -459,8 +507,10 @@ void ptowsp::bind_program(nb::module_& m) {
                    ") -> tuple[int, int, int, " PTOWSP_ERROR "]"),
            "Number of tasks and the two lanes of their hash, or an error.")
       .def("close", &NativeProgram::close, "Ends runs in flight and joins all threads.")
+      .def("set_trace_file", &NativeProgram::set_trace_file, nb::arg("path"),
+           "Later runs write their traces to this file; an empty path keeps them in memory.")
       .def("after_fork", &NativeProgram::after_fork, "Forgets threads that a fork left behind.");
   m.def("stat_docs", &stat_docs, nb::sig("def stat_docs() -> list[tuple[str, str]]"),
         "(name, meaning) of each counter of a run.");
-  m.attr("EVENT_SIZE") = sizeof(ptowsp_event);
+  m.attr("TRACED_SIZE") = sizeof(ptowsp_traced);
 }

@@ -1,4 +1,6 @@
 // The C interface: thin, and the only place where C++ objects meet C handles.
+#include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -47,6 +49,17 @@ uint32_t find_by_name(const ptowsp_plan* plan, const char* name) {
     if (view.string(view.get<S>(i).name) == name) return i;
   }
   return PTOWSP_NONE;
+}
+
+bool read_control(int32_t flags, const ptowsp_control* control, ptowsp::RunControl* out,
+                  Error* error) {
+  out->record = (flags & PTOWSP_RUN_RECORD) != 0;
+  if (control == nullptr) return true;
+  if ((flags & PTOWSP_RUN_SEED) != 0) out->seed = control->seed;
+  if (control->recording == nullptr) return true;
+  const auto* bytes = static_cast<const ptowsp::u8*>(control->recording);
+  return ptowsp::Recording::from_bytes(bytes, control->recording_size, &out->replay.emplace(),
+                                       error);
 }
 
 }  // namespace
@@ -102,14 +115,31 @@ int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptow
   return static_cast<int32_t>(ok ? Status::OK : Status::BIND_ERROR);
 }
 
+void ptowsp_program_set_trace_file(ptowsp_program* program, const char* path) {
+  program->program->set_trace_file(path == nullptr ? "" : path);
+}
+
 void ptowsp_program_after_fork(ptowsp_program* program) { program->program->after_fork(); }
 
 ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
                              int32_t flags, ptowsp_interrupt_fn interrupt, void* user,
                              ptowsp_error* error) {
+  return ptowsp_run_start_controlled(program, bindings, count, flags, nullptr, interrupt, user,
+                                     error);
+}
+
+ptowsp_run* ptowsp_run_start_controlled(ptowsp_program* program, const ptowsp_binding* bindings,
+                                        size_t count, int32_t flags, const ptowsp_control* control,
+                                        ptowsp_interrupt_fn interrupt, void* user,
+                                        ptowsp_error* error) {
   return guarded<ptowsp_run*>(nullptr, error, [&]() -> ptowsp_run* {
     Error e;
-    auto queued = program->program->prepare(bindings, count, (flags & PTOWSP_RUN_HASH) != 0, &e);
+    ptowsp::RunControl wanted;
+    std::unique_ptr<ptowsp::QueuedRun> queued;
+    if (read_control(flags, control, &wanted, &e)) {
+      queued = program->program->prepare(bindings, count, (flags & PTOWSP_RUN_HASH) != 0,
+                                         std::move(wanted), &e);
+    }
     if (queued == nullptr) {
       report(e, error);
       return nullptr;
@@ -123,6 +153,15 @@ ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bind
       program->program->run(run->queued.get());
     }
     return run.release();
+  });
+}
+
+size_t ptowsp_run_recording(const ptowsp_run* run, void* bytes, size_t size) {
+  if (run->queued->orphan || !run->queued->run->keeps_decisions()) return 0;
+  return guarded<size_t>(0, nullptr, [&]() -> size_t {
+    const std::vector<ptowsp::u8> found = run->queued->run->recording().to_bytes();
+    if (bytes != nullptr) std::memcpy(bytes, found.data(), std::min(size, found.size()));
+    return found.size();
   });
 }
 
@@ -154,14 +193,19 @@ void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts) {
 }
 
 size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity) {
-  size_t n = 0;
   if (capacity > 0) {
-    run->queued->run->each_event([&](const ptowsp_event& event) {
-      if (n < capacity) events[n] = event;
-      n += 1;
-    });
+    const std::vector<ptowsp_event> found = run->queued->run->events();
+    std::copy_n(found.begin(), std::min(capacity, found.size()), events);
   }
   return run->queued->run->trace_size();
+}
+
+size_t ptowsp_run_trace_block(const ptowsp_run* run, uint32_t kind, void* out, size_t bytes) {
+  return run->queued->run->trace_block(kind, out, bytes);
+}
+
+void ptowsp_run_trace_info(const ptowsp_run* run, ptowsp_trace_info* info) {
+  *info = run->queued->run->trace_info();
 }
 
 void ptowsp_run_free(ptowsp_run* run) { delete run; }

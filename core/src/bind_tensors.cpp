@@ -144,8 +144,9 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
   out.bytes = round_up(std::max<u64>(out.bytes, 1));
   const Alloc record = plan_.get<Section::ALLOC>(alloc);
   const i64 workers = static_cast<i64>(options_.workers);
-  out.copies =
-      std::clamp(static_cast<i64>(kCopiesBytes / out.bytes), workers, kCopiesPerWorker * workers);
+  const i64 least = std::max<i64>(workers, options_.lanes);
+  out.copies = std::clamp(static_cast<i64>(kCopiesBytes / out.bytes), least,
+                          std::max(least, kCopiesPerWorker * workers));
   if (record.cap != kNone) {  // what the plan says counts, even where workers have to wait
     i64 cap = 0;
     const i64 no_vars[kMaxVars] = {};

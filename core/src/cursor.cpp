@@ -60,6 +60,7 @@ Event Cursor::advance(const BoundPlan& plan, Error* error) {
         if (!enter_cond(plan, instr, error)) return Event::Error;
         break;
       case Op::END:
+        if (depth == stop) return Event::Done;
         event = leave_block(plan, &quiet, error);
         break;
       case Op::SLOT_LOAD:
@@ -96,8 +97,8 @@ Event Cursor::take_copy(const BoundPlan& plan, u32 alloc, bool* quiet, Error* er
     error->at_record(Section::CODE, pc, vars, level);
     return Event::Error;
   }
-  const i64 next = mine + 1 < copies ? mine + 1 : 0;
-  if (next == 0 && drains != 0 && drained == 0) {
+  const i64 next = mine + copy_step < copies ? mine + copy_step : first_copy;
+  if (next == first_copy && drains != 0 && drained == 0) {
     announced = 1;
     return Event::Drain;
   }
@@ -139,11 +140,29 @@ Event Cursor::enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error*
   const u32 opener = pc;
   frames[depth++] = CursorFrame{pc, 0, start, end};
   vars[level++] = start;
+  if (loop.forks && stop == 0) return Event::Fork;
   bool goes_on = true;
   if (!enter_iteration(plan, opener, &goes_on, error)) return Event::Error;
   if (!goes_on) return leave_loop(plan, quiet);
   *quiet = op != Op::FOR_EACH;
   return Event::GroupOpen;
+}
+
+bool Cursor::only_iteration(const BoundPlan& plan, i64 index, u64 before, Error* error) {
+  CursorFrame& frame = frames[depth - 1];
+  frame.index = vars[level - 1] = index;
+  frame.end = index + 1;
+  next_task = before;
+  stop = depth;
+  bool goes_on = true;
+  return enter_iteration(plan, frame.pc, &goes_on, error);
+}
+
+void Cursor::past_fork(const BoundPlan& plan, u64 before) {
+  next_task = before;
+  level -= 1;
+  depth -= 1;
+  pc = plan.code()[frames[depth].pc].operand2;
 }
 
 // The innermost loop has a new value.

@@ -10,14 +10,16 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
       window_(config.window),
       matching_(config.matching),
       tracking_(tracking != nullptr ? std::move(*tracking) : Tracking(plan, config.matching)),
-      memory_(fitting(std::move(memory), plan, tracking_, config.window)),
+      memory_(fitting(std::move(memory), plan, tracking_, config.window,
+                      std::max(workers, config.most_lanes(workers)))),
       table_(memory_->table),
       tiles_(memory_->tiles),
-      cursor_(Cursor::at_entry(plan, 0)),
+      main_(Cursor::at_entry(plan, 0)),
       regions_(plan.most_accesses()),
       hashed_(hashed) {
+  if (config.window_bytes > 0) bytes_.emplace(plan, config.window_bytes, table_.capacity());
   make_makers(config, workers);
-  cursor_.drains = matching_ == Matching::Overlap ? 0 : 1;
+  cursor_->drains = matching_ == Matching::Overlap ? 0 : 1;
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
   if (spare_ > 0) awaited_.emplace(plan, &table_);
   if (!tracking_.any_box()) return;
@@ -34,7 +36,8 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
     maker.level = plan_.sites()[s].level;
     maker.entries = tracking_.entries(s);
     maker.strip = longest_strip(s, config, workers);
-    maker.needs_regions = tracking_.needs_regions(s) || hashed_;
+    maker.needs_regions =
+        tracking_.needs_regions(s) || hashed_ || (bytes_ && bytes_->needs_regions(s));
     maker.moves = !maker.needs_regions && !maker.site->awaited && maker.site->num_afters == 0;
     maker.begin = accesses.data();
     maker.end = accesses.data() + accesses.size();
@@ -45,10 +48,7 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
 void Flow::set_issuer(Issuer* issuer, u32 streams) {
   issuer_ = issuer;
   stream_last_.assign(streams, TaskRef{});
-  for (SiteMaker& maker : makers_) {  // each task has a place of its own
-    maker.strip = 1;
-    maker.moves = false;
-  }
+  make_singly();  // each task has a place of its own
 }
 
 // Where the order is open, tasks that follow each other in a leaf loop may share a record and run
@@ -57,6 +57,8 @@ void Flow::set_issuer(Issuer* issuer, u32 streams) {
 u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const {
   constexpr i64 kMost = 8;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return 1;
+  if (config.batch_deps > 0) return 1;  // they are counted one by one
+  if (config.trace == TracePolicy::CYCLES) return 1;  // each task has an end of its own
   const BoundSite& site = plan_.sites()[s];
   if (!site.simple || tracking_.needs_regions(s) || site.awaited || site.num_afters > 0) return 1;
   i64 tasks = 1;
@@ -70,24 +72,25 @@ u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const 
 }
 
 bool Flow::at_leaf() const {
-  if (cursor_.depth == 0) return false;
-  const u32 opener = cursor_.frames[cursor_.depth - 1].pc;
-  return plan_.is_leaf(opener, cursor_.site) &&
+  if (cursor_->depth == 0) return false;
+  const u32 opener = cursor_->frames[cursor_->depth - 1].pc;
+  return plan_.is_leaf(opener, cursor_->site) &&
          static_cast<Op>(plan_.code()[opener].opcode) == Op::PARALLEL_FOR;
 }
 
 std::unique_ptr<FlowMemory> Flow::fitting(std::unique_ptr<FlowMemory> memory, const BoundPlan& plan,
-                                          const Tracking& tracking, u32 window) {
+                                          const Tracking& tracking, u32 window, u32 lanes) {
   u32 levels = 1;
   bool wide = false;
   for (const BoundSite& site : plan.sites()) {
     levels = std::max(levels, site.level + site.num_registers);
     wide = wide || !site.narrow;
   }
-  // Each live task may hold one join per phase around it, and one for those that wait for it.
+  // Each live task may hold one join per phase around it, and one for those that wait for it; open
+  // phases have some more, in each lane.
   u32 joins = sequential_depth(plan);
   for (const BoundSite& site : plan.sites()) joins += site.num_afters;
-  const u32 slots = window * (1 + joins) + kMaxBlocks;
+  const u32 slots = window * (1 + joins) + kMaxBlocks + lanes * joins;
   const u64 numbers = tracking.numbers();
   const u64 live = static_cast<u64>(window + 1) * tracking.most_tiles();
   if (memory != nullptr && memory->table.fits(slots, levels, wide) &&
@@ -142,8 +145,17 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
 }
 
 bool Flow::check_regions(u32 site, Error* error) {
-  bounds_checked_ += plan_.sites()[site].num_checked;
-  return plan_.regions(site, cursor_.task_id, cursor_.vars, regions_.data(), error);
+  return plan_.regions(site, cursor_->task_id, cursor_->vars, regions_.data(), error);
+}
+
+// The task that waits for room writes more than the whole window: `error` says so.
+bool Flow::too_large(Error* error) const {
+  if (!bytes_->never_fits()) return false;
+  *error = Error::make(Status::TASK_TOO_LARGE, std::to_string(bytes_->waiting()) +
+                                                   " bytes, more than the task window of " +
+                                                   std::to_string(bytes_->limit()) + " holds");
+  error->at_task(cursor_->site, cursor_->task_id, cursor_->vars, plan_.sites()[cursor_->site].level);
+  return true;
 }
 
 // An access of several tiles.
@@ -162,20 +174,21 @@ void Flow::touch_tiles(const TrackedAccess& a, u64 number, TaskRef task) {
 
 // Its regions are there.
 bool Flow::hash_task(Error* error) {
-  if (plan_.hash_task(cursor_.site, cursor_.vars, regions_.data(), &hash_, error)) return true;
-  const u32 level = plan_.sites()[cursor_.site].level;
-  error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, level);
+  if (plan_.hash_task(cursor_->site, cursor_->vars, regions_.data(), &hash_, error)) return true;
+  const u32 level = plan_.sites()[cursor_->site].level;
+  error->at_task(cursor_->site, cursor_->task_id, cursor_->vars, level);
   return false;
 }
 
 // The task that an AFTER names by its indices.
 bool Flow::task_at(const BoundAfter& after, TaskRef* out, Error* error) {
   i64 indices[kMaxLoops];
-  std::copy(cursor_.vars, cursor_.vars + after.shared, indices);
+  std::copy(cursor_->vars, cursor_->vars + after.shared, indices);
   for (u32 k = 0; k < after.num_indices; ++k) {
     const BoundExpr& index = plan_.after_index(after.indices + k);
-    if (plan_.eval(index, cursor_.vars, &indices[after.shared + k], error)) continue;
-    error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, plan_.sites()[cursor_.site].level);
+    if (plan_.eval(index, cursor_->vars, &indices[after.shared + k], error)) continue;
+    error->at_task(cursor_->site, cursor_->task_id, cursor_->vars,
+                   plan_.sites()[cursor_->site].level);
     return false;
   }
   *out = awaited_->at(after.site, indices);
@@ -186,10 +199,10 @@ bool Flow::task_at(const BoundAfter& after, TaskRef* out, Error* error) {
 // maps do not know every task that may, all have to end: a promise about tasks is none about
 // control.
 bool Flow::load(Error* error) {
-  const BoundSite& site = plan_.sites()[cursor_.site];
-  const auto& accesses = tracking_.site(cursor_.site);
+  const BoundSite& site = plan_.sites()[cursor_->site];
+  const auto& accesses = tracking_.site(cursor_->site);
   bool waits = false;
-  if (!plan_.regions(cursor_.site, cursor_.next_task, cursor_.vars, regions_.data(), error)) {
+  if (!plan_.regions(cursor_->site, cursor_->next_task, cursor_->vars, regions_.data(), error)) {
     return false;
   }
   const auto is_tile = [](const TrackedAccess& a) { return a.tile; };
@@ -208,7 +221,7 @@ bool Flow::load(Error* error) {
       continue;
     }
     const u64 number =
-        a.affine ? tracking_.number(a, cursor_.vars, site) : tracking_.tile_of(regions_[0]);
+        a.affine ? tracking_.number(a, cursor_->vars, site) : tracking_.tile_of(regions_[0]);
     for (u32 i = 0; i < a.num_tiles; ++i) {
       const u64 tile = number + static_cast<u64>(tracking_.deltas(a)[i]);
       waits = waits || !table_.ended(tiles_.writer(tile));
@@ -216,8 +229,8 @@ bool Flow::load(Error* error) {
   }
   if (waits) return false;
   i64 value = 0;
-  if (!plan_.load(cursor_.site, regions_[0], &value, error)) return false;
-  cursor_.loaded(plan_, value);
+  if (!plan_.load(cursor_->site, regions_[0], &value, error)) return false;
+  cursor_->loaded(plan_, value);
   loads_ += 1;
   return true;
 }
@@ -225,7 +238,7 @@ bool Flow::load(Error* error) {
 void Flow::find_boxes(TaskRef task) {
   boxes_->remove(&box_entries_[task.slot]);
   tags_[task.slot] = task.tag;
-  const auto& accesses = tracking_.site(cursor_.site);
+  const auto& accesses = tracking_.site(cursor_->site);
   for (const TrackedAccess& a : accesses) {
     if (a.tile) continue;
     boxes_->query(regions_[a.argument],
@@ -249,6 +262,9 @@ void Flow::enter_phase(TaskRef task) {
   const std::size_t depth = open_.size();
   const u32 counted_by = p.join != kNil ? p.join : depth > 1 ? open_[depth - 2].join : kNil;
   table_[task.slot].join = counted_by;
+  if (notes_ != nullptr && counted_by != kNil) {
+    notes_->edge(name_of(task), name_of(table_.ref(counted_by)));
+  }
   if (counted_by == kNil) {
     p.end = task;
   } else if (p.join != kNil) {
@@ -266,8 +282,12 @@ void Flow::make_join(std::size_t phase) {
   table_[join.slot].set(kJoinSite, 0);
   table_[join.slot].join = phase > 0 ? open_[phase - 1].join : kNil;
   if (phase > 0) open_[phase - 1].members += 1;
+  if (notes_ != nullptr && phase > 0) {
+    notes_->edge(name_of(join), name_of(table_.ref(open_[phase - 1].join)));
+  }
   if (p.tasks >= 1 && p.end.any()) {
     p.join_edges = table_.add_edge(p.end, join.slot, 0) == TaskTable::Edge::Added ? 1 : 0;
+    if (notes_ != nullptr && p.join_edges > 0) notes_->edge(name_of(p.end), name_of(join));
   }
   if (boxes_) boxes_->remove(&box_entries_[join.slot]);
   p.join = join.slot;

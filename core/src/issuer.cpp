@@ -8,41 +8,6 @@
 
 namespace ptowsp {
 
-// --- queues --------------------------------------------------------------------------------------
-
-bool IssueQueue::before(ReadyPolicy policy, const Item& a, const Item& b) {
-  if (policy == ReadyPolicy::PRIORITY && a.priority != b.priority) return a.priority > b.priority;
-  return a.order < b.order;
-}
-
-void IssueQueue::push(Item item) {
-  items_.push_back(item);
-  if (policy_ == ReadyPolicy::WORK_STEAL) return;
-  std::push_heap(items_.begin(), items_.end(),
-                 [this](const Item& a, const Item& b) { return before(policy_, b, a); });
-}
-
-IssueQueue::Item IssueQueue::take() {
-  if (policy_ == ReadyPolicy::WORK_STEAL) {
-    const Item item = items_.back();
-    items_.pop_back();
-    if (items_.size() == head_) items_.clear(), head_ = 0;
-    return item;
-  }
-  std::pop_heap(items_.begin(), items_.end(),
-                [this](const Item& a, const Item& b) { return before(policy_, b, a); });
-  const Item item = items_.back();
-  items_.pop_back();
-  return item;
-}
-
-IssueQueue::Item IssueQueue::steal() {
-  if (policy_ != ReadyPolicy::WORK_STEAL) return take();
-  const Item item = items_[head_++];
-  if (items_.size() == head_) items_.clear(), head_ = 0;
-  return item;
-}
-
 // --- where tasks belong --------------------------------------------------------------------------
 
 Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, u32 slots,
@@ -51,7 +16,9 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
       config_(config),
       keys_(plan.plan()),
       workers_(workers),
+      steals_(config.ready == ReadyPolicy::WORK_STEAL),
       places_(slots),
+      pinned_(workers, 0),
       turn_(workers, 0),
       random_(seed) {
   const u32 pools = std::max<u32>(config.pools, 1);
@@ -77,20 +44,35 @@ bool Issuer::key(u32 node, const Cursor& cursor, i64* out, Error* error) const {
 }
 
 // A small number for each value of a key.
-u32 Issuer::number_of(std::unordered_map<i64, u32>* numbers, i64 key) {
-  return numbers->try_emplace(key, static_cast<u32>(numbers->size())).first->second;
+u32 Issuer::number_of(u32 gate, i64 key) {
+  Numbers& numbers = numbers_[gate];
+  if (key < 0 || key >= kDense) {
+    const auto [found, added] = numbers.others.try_emplace(key, numbers.count);
+    numbers.count += added ? 1 : 0;
+    return found->second;
+  }
+  if (numbers.dense.empty()) numbers.dense.assign(kDense, kNone);
+  u32& number = numbers.dense[static_cast<std::size_t>(key)];
+  if (number == kNone) number = numbers.count++;
+  return number;
 }
 
-bool Issuer::place(const Cursor& cursor, u32 slot, u32* stream, Error* error) {
-  Place place;
+bool Issuer::place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error) {
+  Place& place = places_[slot];  // nobody else knows the slot yet
   i64 value = 0;
-  place.seq = cursor.task_id;
+  if (slot + kAhead < places_.size()) __builtin_prefetch(&places_[slot + kAhead], 1);
+  place.rank = 0;
+  place.seq = seq;
+  place.stream = place.pool = 0;
+  place.worker = kNone;
+  for (u32& gate : place.gate) gate = 0;
   *stream = kNone;
   if (config_.streams > 0) {
     value = static_cast<i64>(cursor.task_id);
     if (config_.stream_key != kNone && !key(config_.stream_key, cursor, &value, error))
       return false;
-    place.stream = static_cast<u32>(floor_mod(value, config_.streams));
+    const bool plain = value >= 0 && value < config_.streams;  // most are, and dividing is slow
+    place.stream = static_cast<u32>(plain ? value : floor_mod(value, config_.streams));
     *stream = place.stream;
   }
   if (config_.pool_kind == PoolPolicy::BY_EXEC_UNIT) {
@@ -101,8 +83,9 @@ bool Issuer::place(const Cursor& cursor, u32 slot, u32* stream, Error* error) {
     if (!key(config_.pool_key, cursor, &value, error)) return false;
     place.pool = static_cast<u32>(floor_mod(value, config_.pools));
   }
-  if (config_.priority_key != kNone && !key(config_.priority_key, cursor, &place.priority, error)) {
-    return false;
+  if (config_.priority_key != kNone) {
+    if (!key(config_.priority_key, cursor, &value, error)) return false;
+    place.rank = IssueQueue::rank_of(value);
   }
   if (!place_worker(cursor, &place, error)) return false;
   for (u32 g = 0; g < config_.num_gates; ++g) {
@@ -111,14 +94,13 @@ bool Issuer::place(const Cursor& cursor, u32 slot, u32* stream, Error* error) {
     if (gate.scope == DepthScope::POOL) place.gate[g] = place.pool;
     if (gate.scope == DepthScope::KEY) {
       if (!key(gate.key, cursor, &value, error)) return false;
-      place.gate[g] = number_of(&gate_numbers_[g], value);
+      place.gate[g] = number_of(g, value);
     }
   }
-  places_[slot] = place;  // nobody else knows the slot yet
   bool grows = !lanes_.empty();
   for (u32 g = 0; g < config_.num_gates; ++g) grows = grows || place.gate[g] >= num_gates_[g];
   if (!grows) return true;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(lock_);
   for (u32 g = 0; g < config_.num_gates; ++g) {
     if (place.gate[g] < num_gates_[g]) continue;
     num_gates_[g] = place.gate[g] + 1;
@@ -146,7 +128,7 @@ bool Issuer::place_worker(const Cursor& cursor, Place* place, Error* error) {
     case DispatchPolicy::WORK_STEAL:
       return true;
     case DispatchPolicy::ROUND_ROBIN:
-      value = static_cast<i64>(cursor.task_id % std::max<u64>(chosen->count, 1));
+      value = static_cast<i64>(place->seq % std::max<u64>(chosen->count, 1));
       break;
     case DispatchPolicy::STATIC_PARTITION:
       value = static_cast<i64>(std::upper_bound(chosen->starts.begin(), chosen->starts.end(),
@@ -172,25 +154,26 @@ bool Issuer::place_worker(const Cursor& cursor, Place* place, Error* error) {
 
 // --- timing --------------------------------------------------------------------------------------
 
-bool Issuer::arrive(u32 worker, const u32* slots, std::size_t count, u64 now_ns) {
-  const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < count; ++i) {
-    places_[slots[i]].from = worker;
-    pass_timing(slots[i], now_ns);
+bool Issuer::arrive(u32 worker, std::span<const u32> slots, u64 now_ns) {
+  const std::lock_guard lock(lock_);
+  for (const u32 slot : slots) arrive_one(worker, slot, now_ns);
+  return ready_.load(std::memory_order_relaxed) > 0;
+}
+
+void Issuer::arrive_one(u32 worker, u32 slot, u64 now_ns) {
+  places_[slot].from = worker;
+  if (config_.timing == TimingPolicy::IMMEDIATE) {
+    pass_gates(slot);
+  } else {
+    pass_timing(slot, now_ns);
   }
-  return ready_ > 0;
 }
 
 void Issuer::pass_timing(u32 slot, u64 now_ns) {
-  switch (config_.timing) {
-    case TimingPolicy::IMMEDIATE:
-      pass_gates(slot);
-      return;
-    case TimingPolicy::INTERLEAVED:
-      lanes_[places_[slot].stream % lanes_.size()].push_back(slot);
-      break;
-    default:
-      held_.push_back(slot);
+  if (config_.timing == TimingPolicy::INTERLEAVED) {
+    lanes_[places_[slot].stream % lanes_.size()].push_back(slot);
+  } else {
+    held_.push(slot);
   }
   pump(now_ns);
 }
@@ -198,17 +181,17 @@ void Issuer::pass_timing(u32 slot, u64 now_ns) {
 // Lets go of what the timing policy allows now.
 void Issuer::pump(u64 now_ns) {
   const auto let_go = [this] {
-    const u32 slot = held_[held_head_++];
-    if (held_head_ == held_.size()) held_.clear(), held_head_ = 0;
+    const u32 slot = held_.front();
+    held_.drop_front();
     pass_gates(slot);
   };
   switch (config_.timing) {
     case TimingPolicy::BATCHED:
-      if (held_.size() - held_head_ < config_.timing_count) return;
-      for (u64 left = held_.size() - held_head_; left > 0; --left) let_go();
+      if (held_.size() < config_.timing_count) return;
+      while (!held_.empty()) let_go();
       return;
     case TimingPolicy::RATE_LIMIT:
-      while (held_head_ < held_.size() && now_ns >= next_issue_ns_) {
+      while (!held_.empty() && now_ns >= next_issue_ns_) {
         next_issue_ns_ = std::max(next_issue_ns_, now_ns) + 1'000'000 / config_.timing_count;
         let_go();
       }
@@ -237,15 +220,13 @@ void Issuer::pump(u64 now_ns) {
 }
 
 bool Issuer::release(u64 now_ns) {
-  const std::lock_guard lock(mutex_);
-  if (ready_ > 0) return true;
-  if (running_.load(std::memory_order_acquire) > 0) return false;
-  if (config_.timing == TimingPolicy::BATCHED && held_head_ < held_.size()) {
+  const std::lock_guard lock(lock_);
+  if (ready() > 0) return true;
+  if (running_ > 0) return false;
+  if (config_.timing == TimingPolicy::BATCHED && !held_.empty()) {
     counters_.released += 1;
-    while (held_head_ < held_.size()) pass_gates(held_[held_head_++]);
-    held_.clear();
-    held_head_ = 0;
-    return ready_ > 0;
+    for (; !held_.empty(); held_.drop_front()) pass_gates(held_.front());
+    return ready() > 0;
   }
   if (config_.timing != TimingPolicy::INTERLEAVED) return false;
   // The lane whose turn it is waits for others: those that have something go first.
@@ -260,14 +241,14 @@ bool Issuer::release(u64 now_ns) {
     pass_gates(slot);
     lane_turn_ = (lane_turn_ + 1) % static_cast<u32>(lanes_.size());
     pump(now_ns);
-    return ready_ > 0;
+    return ready() > 0;
   }
   return false;
 }
 
 u64 Issuer::waits_until() {
-  const std::lock_guard lock(mutex_);
-  const bool held = config_.timing == TimingPolicy::RATE_LIMIT && held_head_ < held_.size();
+  const std::lock_guard lock(lock_);
+  const bool held = config_.timing == TimingPolicy::RATE_LIMIT && !held_.empty();
   return held ? std::max<u64>(next_issue_ns_, 1) : 0;
 }
 
@@ -293,10 +274,8 @@ void Issuer::pass_gates(u32 slot) {
   enqueue(slot);
 }
 
-bool Issuer::ended(u32 slot, u64 now_ns) {
-  if (config_.num_gates == 0) return false;
-  const std::lock_guard lock(mutex_);
-  const Place place = places_[slot];
+void Issuer::leave_gates(u32 slot, u64 now_ns) {
+  const Place& place = places_[slot];
   for (u32 g = 0; g < config_.num_gates; ++g) gates_[g][place.gate[g]].in_flight -= 1;
   for (u32 g = 0; g < config_.num_gates; ++g) {
     Gate& gate = gates_[g][place.gate[g]];
@@ -307,7 +286,6 @@ bool Issuer::ended(u32 slot, u64 now_ns) {
     pass_gates(next);
   }
   pump(now_ns);
-  return ready_ > 0;
 }
 
 // --- pools and workers ---------------------------------------------------------------------------
@@ -315,35 +293,82 @@ bool Issuer::ended(u32 slot, u64 now_ns) {
 void Issuer::enqueue(u32 slot) {
   const Place& place = places_[slot];
   // Without a place, work stealing puts a task where it became ready.
-  const bool to_maker = place.worker == kNone && config_.ready == ReadyPolicy::WORK_STEAL;
-  const u32 worker = to_maker ? place.from : place.worker;
+  const u32 worker = place.worker == kNone && steals_ ? place.from : place.worker;
   // Where the order is open, it is the one in which tasks have passed the stages before.
   const u64 order = config_.ready == ReadyPolicy::AUTO ? issued_ : place.seq;
   issued_ += 1;
-  queue(place.pool, worker == kNone ? workers_ : worker).push({place.priority, order, slot});
-  ready_ += 1;
-  counters_.ready_high = std::max(counters_.ready_high, ready_);
+  queue(place.pool, worker == kNone ? workers_ : worker).push({place.rank, order, slot});
+  if (worker != kNone) pinned_[worker] += 1;
+  const u64 ready = ready_.load(std::memory_order_relaxed) + 1;
+  ready_.store(ready, std::memory_order_release);
+  counters_.ready_high = std::max(counters_.ready_high, ready);
 }
 
-bool Issuer::take(u32 worker, u64 now_ns, Taken* out) {
-  const std::lock_guard lock(mutex_);
+void Issuer::end_locked(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns) {
+  if (config_.num_gates > 0) leave_gates(slot, now_ns);
+  for (const u32 next : arrived) arrive_one(worker, next, now_ns);
+  running_ -= 1;
+}
+
+Issuer::Seen Issuer::leave(u32 worker, u32 slot, u64 now_ns) {
+  const std::lock_guard lock(lock_);
+  if (config_.num_gates > 0) leave_gates(slot, now_ns);
+  return {false, for_others(worker)};
+}
+
+Issuer::Seen Issuer::settle(u32 worker, u64 ended, std::span<const u32> arrived, u64 now_ns) {
+  const std::lock_guard lock(lock_);
+  for (const u32 next : arrived) arrive_one(worker, next, now_ns);
+  running_ -= ended;
+  return {false, for_others(worker)};
+}
+
+Issuer::Seen Issuer::end(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns) {
+  const std::lock_guard lock(lock_);
+  end_locked(worker, slot, arrived, now_ns);
+  return {false, for_others(worker)};
+}
+
+Issuer::Seen Issuer::end_and_take(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns,
+                                  Taken* out) {
+  const std::lock_guard lock(lock_);
+  end_locked(worker, slot, arrived, now_ns);
+  const bool took = take_locked(worker, now_ns, out);
+  return {took, for_others(worker)};
+}
+
+Issuer::Seen Issuer::take(u32 worker, u64 now_ns, Taken* out) {
+  const bool by_time = config_.timing == TimingPolicy::RATE_LIMIT;
+  if (!by_time && ready() == 0) return {};
+  const std::lock_guard lock(lock_);
+  const bool took = take_locked(worker, now_ns, out);
+  return {took, for_others(worker)};
+}
+
+bool Issuer::take_locked(u32 worker, u64 now_ns, Taken* out) {
   if (config_.timing == TimingPolicy::RATE_LIMIT) pump(now_ns);
-  if (ready_ == 0) return false;
+  const u64 ready = ready_.load(std::memory_order_relaxed);
+  if (ready == 0) return false;
   const std::vector<u32>& pools = worker_pools_[worker];
-  for (std::size_t k = 0; k < pools.size(); ++k) {
-    const u32 pool = pools[(turn_[worker] + k) % pools.size()];
+  const std::size_t count = pools.size();
+  std::size_t at = turn_[worker];
+  for (std::size_t k = 0; k < count; ++k) {
+    const u32 pool = pools[at];
+    at = at + 1 < count ? at + 1 : 0;
     IssueQueue* from = best_queue(worker, pool);
-    const bool found = from != nullptr;
-    if (found) {
-      out->slot = from->take().slot;
-      out->stolen = false;
-    } else if (!steal(worker, pool, out)) {
+    out->stolen = false;
+    if (from != nullptr) {
+      out->slot = from->take();
+      if (from == &queue(pool, worker)) pinned_[worker] -= 1;
+    } else if (!steal(worker, pool, &out->slot)) {
       continue;
+    } else {
+      out->stolen = true;
     }
     out->take = takes_++;
-    ready_ -= 1;
-    running_.fetch_add(1, std::memory_order_relaxed);
-    turn_[worker] = static_cast<u32>((turn_[worker] + k + 1) % pools.size());
+    ready_.store(ready - 1, std::memory_order_relaxed);
+    running_ += 1;
+    turn_[worker] = static_cast<u32>(at);
     return true;
   }
   return false;
@@ -353,21 +378,19 @@ bool Issuer::take(u32 worker, u64 now_ns, Taken* out) {
 IssueQueue* Issuer::best_queue(u32 worker, u32 pool) {
   IssueQueue& own = queue(pool, worker);
   IssueQueue& all = queue(pool, workers_);
-  if (own.empty() && all.empty()) return nullptr;
-  if (own.empty()) return &all;
-  if (all.empty()) return &own;
-  return IssueQueue::before(config_.ready, own.next(), all.next()) ? &own : &all;
+  if (own.empty()) return all.empty() ? nullptr : &all;
+  return all.empty() || IssueQueue::before(own.next(), all.next()) ? &own : &all;
 }
 
-bool Issuer::steal(u32 worker, u32 pool, Taken* out) {
-  if (config_.ready != ReadyPolicy::WORK_STEAL) return false;
+bool Issuer::steal(u32 worker, u32 pool, u32* slot) {
+  if (!steals_) return false;
   random_ += 0x9E3779B97F4A7C15ull;
   const u32 first = static_cast<u32>(splitmix(random_) % workers_);
   for (u32 k = 0; k < workers_; ++k) {
     const u32 victim = (first + k) % workers_;
     if (victim == worker || queue(pool, victim).empty()) continue;
-    out->slot = queue(pool, victim).steal().slot;
-    out->stolen = true;
+    *slot = queue(pool, victim).steal();
+    pinned_[victim] -= 1;
     return true;
   }
   return false;

@@ -1,5 +1,7 @@
 #include "ptowsp/keys.h"
 
+#include <string>
+
 #include "arithmetic.h"
 
 namespace ptowsp {
@@ -8,8 +10,9 @@ namespace {
 
 ExprOp op_of(const Expr& e) { return static_cast<ExprOp>(e.op); }
 
-// The level of the innermost loop of that name around a site.
-u32 find_level(const PlanView& plan, u32 site, std::string_view name) {
+}  // namespace
+
+u32 loop_level(const PlanView& plan, u32 site, std::string_view name) {
   u32 axis = plan.get<Section::SITE>(site).axis;
   while (axis != kNone) {
     const Axis a = plan.get<Section::AXIS>(axis);
@@ -19,17 +22,59 @@ u32 find_level(const PlanView& plan, u32 site, std::string_view name) {
   return kNone;
 }
 
-}  // namespace
-
 Keys::Keys(const PlanView& plan) : plan_(plan), sites_(plan.count(Section::SITE)) {
   for (u32 n = 0; n < plan.count(Section::SCHEDULE_EXPR); ++n) {
     nodes_.push_back(plan.get<Section::SCHEDULE_EXPR>(n));
     for (u32 s = 0; s < sites_; ++s) {
       const bool axis = op_of(nodes_[n]) == ExprOp::TASK_AXIS;
       levels_.push_back(
-          axis ? find_level(plan, s, plan.string(nodes_[n].a, Section::SCHEDULE_STRING)) : kNone);
+          axis ? loop_level(plan, s, plan.string(nodes_[n].a, Section::SCHEDULE_STRING)) : kNone);
     }
   }
+  lines_.resize(levels_.size());
+  for (u32 n = 0; n < nodes_.size(); ++n) {
+    for (u32 s = 0; s < sites_; ++s) lines_[n * sites_ + s] = find_line(n, s);
+  }
+}
+
+// Operands come before what uses them.
+Keys::Line Keys::find_line(u32 node, u32 site) const {
+  const Expr& e = nodes_[node];
+  const auto of = [&](u32 operand) {
+    return operand < node ? lines_[operand * sites_ + site] : Line{};
+  };
+  Line out;
+  switch (op_of(e)) {
+    case ExprOp::CONST:
+      out.base = static_cast<i64>(static_cast<u64>(e.a) | static_cast<u64>(e.b) << 32);
+      out.level = is_small(out.base) ? kNone : kNoLine;
+      return out;
+    case ExprOp::TASK_SITE:
+      return {site, 0, kNone};
+    case ExprOp::TASK_AXIS:
+      if (level(node, site) == kNone) return e.b == kNone ? out : of(e.b);
+      return {0, 1, level(node, site)};
+    case ExprOp::ADD:
+    case ExprOp::SUB:
+    case ExprOp::MUL:
+      break;
+    default:
+      return out;
+  }
+  const Line a = of(e.a);
+  const Line b = of(e.b);
+  if (a.level == kNoLine || b.level == kNoLine) return out;
+  if (a.level != kNone && b.level != kNone) return out;  // two indices
+  const u32 level = a.level != kNone ? a.level : b.level;
+  // Of a product, one side is a constant and scales the other.
+  const bool product = op_of(e) == ExprOp::MUL;
+  const i64 left = product && a.level == kNone ? b.factor : a.factor;
+  const i64 right = product ? (a.level == kNone ? a.base : b.base) : b.factor;
+  Error error;
+  const bool exact = apply(op_of(e), a.base, b.base, &out.base, &error) &&
+                     apply(op_of(e), left, right, &out.factor, &error);
+  return exact && is_small(out.base) && is_small(out.factor) ? Line{out.base, out.factor, level}
+                                                             : Line{};
 }
 
 bool Keys::check(u32 node, Error* error) const {
@@ -63,7 +108,7 @@ bool Keys::check(u32 node, Error* error) const {
   return true;
 }
 
-bool Keys::value(u32 node, u32 site, const i64* vars, u64 ordinal, i64* out, Error* error) const {
+bool Keys::compute(u32 node, u32 site, const i64* vars, u64 ordinal, i64* out, Error* error) const {
   const Expr& e = nodes_[node];
   switch (op_of(e)) {
     case ExprOp::CONST:

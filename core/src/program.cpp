@@ -4,7 +4,18 @@
 #include <string>
 #include <utility>
 
+#include "ptowsp/generate.h"
+#include "ptowsp/order.h"
+
 namespace ptowsp {
+
+QueuedRun::~QueuedRun() {
+  if (orphan) {
+    static_cast<void>(run.release());  // waiters that do not exist never leave it
+  } else if (run != nullptr) {
+    program->recycle(run->take_trace());
+  }
+}
 
 std::unique_ptr<Program> Program::make(std::shared_ptr<const LoadedPlan> plan,
                                        const ptowsp_options& options, Error* error) {
@@ -25,7 +36,7 @@ bool Program::set_kernel(u32 kernel, KernelSlot slot) {
 }
 
 std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std::size_t count,
-                                            bool hashed, Error* error) {
+                                            bool hashed, RunControl control, Error* error) {
   for (u32 k = 0; k < kernels_.size(); ++k) {
     if (kernels_[k].fn != nullptr) continue;
     const Kernel kernel = plan().get<Section::KERNEL>(k);
@@ -35,10 +46,53 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
   }
   RunParts parts = bind(bindings, count, error);
   if (parts.plan == nullptr) return nullptr;
+  if ((control.record || control.controlled()) &&
+      !identify(*parts.plan, &control, &hashed, error)) {
+    return nullptr;
+  }
   auto out = std::make_unique<QueuedRun>();
   out->program = this;
-  out->run = std::make_unique<Run>(std::move(parts), config_, &kernels_, workers_, seed_, hashed);
+  out->run = std::make_unique<Run>(std::move(parts), config_, &kernels_, workers_, seed_, hashed,
+                                   std::move(control));
+  const std::lock_guard lock(pool_->mutex);
+  out->trace_file = pool_->trace_file;
   return out;
+}
+
+// What a recording of this run says of it. False: the one that it is to repeat is of another run.
+bool Program::identify(const BoundPlan& bound, RunControl* control, bool* hashed,
+                       Error* error) const {
+  Recording& head = control->head;
+  head.plan[0] = plan().header().plan_id_lo;
+  head.plan[1] = plan().header().plan_id_hi;
+  head.schedule = schedule_identity(plan());
+  Generator generator(bound);
+  Error unknown;
+  if (generator.run(nullptr, nullptr, &unknown)) {
+    head.hashed = true;
+    head.tasks = generator.tasks();
+    head.task_hash = generator.hash();
+  } else if (unknown.status == Status::DATA_DEPENDENT) {
+    *hashed = true;  // known at the end of the run
+  }  // else the run will find the same error
+  if (!control->replay) return true;
+  const Recording& found = *control->replay;
+  std::string why;
+  if (found.plan[0] != head.plan[0] || found.plan[1] != head.plan[1]) {
+    why = "it was made with another plan";
+  } else if (found.schedule != head.schedule) {
+    why = "it was made under another schedule";
+  } else if (found.workers != workers_) {
+    why = "it was made with " + std::to_string(found.workers) + " workers, here are " +
+          std::to_string(workers_);
+  } else if (head.hashed && found.hashed &&
+             (found.tasks != head.tasks || !(found.task_hash == head.task_hash))) {
+    why = "it was made with values that give other tasks: " + std::to_string(found.tasks) +
+          " of them, here are " + std::to_string(head.tasks);
+  }
+  if (why.empty()) return true;
+  *error = Error::make(Status::RECORDING_MISFIT, "the recording does not fit: " + why);
+  return false;
 }
 
 // A plan with these values: that of an earlier run if it serves. Without one, `error` says why.
@@ -56,10 +110,14 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
     const std::lock_guard lock(pool_->mutex);
     workspace = workspace_;
   }
-  fresh.plan = BoundPlan::bind(plan(), bindings, count, error, {workers_, &workspace});
+  fresh.plan = BoundPlan::bind(plan(), bindings, count, error,
+                               {workers_, config_.most_lanes(workers_), &workspace});
   if (workspace != nullptr) {
     const std::lock_guard lock(pool_->mutex);
     workspace_ = std::move(workspace);
+  }
+  if (fresh.plan != nullptr && !check_bound_order(*fresh.plan, config_, workers_, error)) {
+    fresh.plan.reset();
   }
   if (fresh.plan != nullptr) {
     fresh.plan->remember(bindings, count);
@@ -72,6 +130,7 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
 
 // Under the pool's lock, before a run is queued: what it throws must not leave a run behind.
 void Program::make_threads(Pool* pool) {
+  if (config_.trace == TracePolicy::CYCLES) return;  // one thread plays all workers
   while (pool->threads.size() + 1 < workers_) {
     const u32 id = static_cast<u32>(pool->threads.size()) + 1;
     pool->threads.emplace_back(&Program::worker_main, this, pool, id);
@@ -108,6 +167,32 @@ void Program::start(QueuedRun* run) {
   pool.changed.notify_all();
 }
 
+void Program::set_trace_file(std::string path) {
+  const std::lock_guard lock(pool_->mutex);
+  pool_->trace_file = std::move(path);
+}
+
+void Program::recycle(std::unique_ptr<TraceMemory> memory) {
+  constexpr std::size_t kMost = 2;  // of the run that is looked at and of the one after it
+  const std::lock_guard lock(pool_->mutex);
+  if (memory == nullptr || pool_->spare_traces.size() >= kMost) return;
+  pool_->spare_traces.push_back(std::move(memory));
+}
+
+void Program::give_trace(QueuedRun* run) {
+  std::unique_ptr<TraceMemory> memory;
+  std::unique_ptr<TraceSpool> spool;
+  {
+    const std::lock_guard lock(pool_->mutex);
+    if (!pool_->spare_traces.empty()) {
+      memory = std::move(pool_->spare_traces.back());
+      pool_->spare_traces.pop_back();
+    }
+  }
+  if (!run->trace_file.empty()) spool = std::make_unique<TraceSpool>(run->trace_file);
+  run->run->set_trace(std::move(memory), std::move(spool));
+}
+
 // Runs the front of the queue with this thread as worker 0.
 void Program::run_front(QueuedRun* run) {
   Pool& pool = *pool_;
@@ -117,6 +202,7 @@ void Program::run_front(QueuedRun* run) {
     memory = std::move(pool.spare.memory);
   }
   try {
+    if (run->run->is_traced()) give_trace(run);
     run->run->begin(std::move(memory));
     run->run->set_crew([](void* user) { static_cast<Pool*>(user)->called.notify_all(); }, &pool);
     {
@@ -203,6 +289,7 @@ void Program::close() {
 void Program::after_fork() {
   Pool* old = pool_.release();  // its threads and the state of its locks belong to the parent
   pool_ = std::make_unique<Pool>();
+  pool_->trace_file = old->trace_file;
   for (QueuedRun* run : old->queue) {
     run->run->abandon(Error::make(Status::INTERRUPTED,
                                   "the process was forked while this run was in flight; it goes on "

@@ -6,29 +6,36 @@
 namespace ptowsp {
 
 Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelSlot>* kernels,
-         u32 workers, u64 seed, bool hashed)
+         u32 workers, u64 seed, bool hashed, RunControl control)
     : plan_(std::move(parts.plan)),
       tracking_(std::move(parts.tracking)),
       memory_(std::move(parts.memory)),
       config_(config),
-      mode_(choose_mode(*plan_, config, workers, hashed)),
+      control_with_(std::move(control)),
+      mode_(choose_mode(*plan_, config, workers, hashed, control_with_)),
       traced_(config.trace != TracePolicy::NONE),
       hashed_(hashed),
+      alone_(workers == 1),
       seed_(seed),
       next_iteration_(0) {
   workers_.reserve(workers);
   for (TaskRunner& runner : parts.runners) {
     runner.restart(*kernels);
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
   while (workers_.size() < workers) {
     TaskRunner runner(*plan_, *kernels, static_cast<u32>(workers_.size()));
-    workers_.push_back(std::make_unique<Worker>(std::move(runner), config.trace_capacity));
+    workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
+  if (!config.prefetches.empty()) prefetcher_.emplace(*plan_, config);
   for (u32 w = 0; w < workers; ++w) {
     workers_[w]->random = seed + w;
+    workers_[w]->runner.set_prefetcher(prefetcher_ ? &*prefetcher_ : nullptr,
+                                       &workers_[w]->prefetched);
     if (hashed) workers_[w]->regions.resize(plan_->most_accesses());
   }
+  if (control_with_.record && !control_with_.controlled()) recorder_.emplace(workers);
+  for (const auto& w : workers_) w->runner.set_recorder(recorder_ ? &*recorder_ : nullptr);
   share_.assign(workers, 0);
   started_ = config.start == StartPolicy::IMMEDIATE ||
              (config.start == StartPolicy::THRESHOLD && config.start_threshold == 0);
@@ -42,13 +49,19 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
 
 void Run::begin(std::unique_ptr<FlowMemory> memory) {
   clock_ = Clock();
-  if (mode_ != Mode::Flow) return;
+  crew_called_ = mode_ == Mode::Virtual;  // nobody else takes part
+  if (!tracks()) {
+    if (traced_) begin_trace();
+    return;
+  }
   if (memory == nullptr) memory = std::move(memory_);
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
-  flow_->table().set_alone(!started_);
-  if (traced_) ready_ticks_.resize(flow_->table().capacity());
+  flow_->table().set_alone(alone_ || !started_);
+  set_forks();
+  if (traced_) begin_trace();
   if (config_.issued) {
-    issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed_);
+    const u64 seed = control_with_.seed.value_or(seed_);
+    issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed);
     flow_->set_issuer(&*issuer_, static_cast<u32>(config_.streams));
   } else if (config_.ready == ReadyPolicy::FIFO) {
     fifo_.emplace(config_.window);
@@ -57,10 +70,30 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
     workers_[w]->deque = &flow_->queues(w)->shared;
     workers_[w]->own = &flow_->queues(w)->own;
   }
+  if (control_with_.controlled()) begin_controlled();
+}
+
+// Where a loop has few iterations that are proved independent and the order is open, each worker's
+// worth of them is generated at a time, so that one long chain does not fill the window.
+void Run::set_forks() {
+  std::vector<LoopOrder> orders = config_.orders;
+  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
+                          config_.start == StartPolicy::IMMEDIATE && !config_.issued &&
+                          !keeps_decisions();
+  if (orders.empty() && open_order && workers() > 1 && plan_->independent_axis() != kNone) {
+    orders.push_back({plan_->independent_axis(), OrderPolicy::PARALLEL});
+  }
+  std::vector<u32> axes;
+  for (const LoopOrder& order : orders) {
+    if (order.policy != OrderPolicy::SEQUENTIAL) axes.push_back(order.axis);
+  }
+  plan_->set_forks(axes);
+  flow_->set_orders(orders, workers(), keeps_decisions());
 }
 
 RunParts Run::end() {
   RunParts parts;
+  if (traced_) end_trace();
   final_hash_ = hash();
   const ptowsp_stats counted = stats();
   {
@@ -86,13 +119,16 @@ RunParts Run::end() {
 }
 
 Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
-                           bool hashed) {
+                           bool hashed, const RunControl& control) {
+  if (control.controlled()) return Mode::Flow;
+  if (config.trace == TracePolicy::CYCLES) return Mode::Virtual;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE ||
-      config.issued) {
+      config.issued || !config.orders.empty() || config.window_bytes > 0 || config.batch_deps > 0) {
     return Mode::Flow;
   }
   if (workers == 1) return Mode::Inline;
-  const u32 axis = hashed ? kNone : plan.independent_axis();
+  // What a split run does would not fit into the window of a run that repeats it.
+  const u32 axis = hashed || control.record ? kNone : plan.independent_axis();
   // Each worker of a split run has a task in flight, and the window counts tasks in flight.
   if (axis == kNone || config.window < workers) return Mode::Flow;
   // With few iterations the work inside of them has to be shared, too.
@@ -104,7 +140,16 @@ void Run::work(u32 worker) {
   if (mode_ == Mode::Split) call_crew();
   switch (mode_) {
     case Mode::Flow:
-      work_flow(worker);
+      if (control_) {
+        work_controlled(worker);
+      } else if (issuer_) {
+        work_issued(worker);
+      } else {
+        work_flow(worker);
+      }
+      break;
+    case Mode::Virtual:
+      if (worker == 0) work_virtual();
       break;
     case Mode::Inline:
     case Mode::Split:
@@ -121,6 +166,7 @@ void Run::fail(Error error) {
   if (error_.ok()) error_ = std::move(error);
   stop_ = true;
   lot_.notify_all();
+  if (control_) control_->wake_all();
 }
 
 void Run::fail_now(Error error) {
@@ -144,31 +190,12 @@ bool Run::poll_interrupt() {
   return true;
 }
 
-// Runs a task and writes the event, of which the caller knows the rest.
-bool Run::run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error) {
-  Worker& me = *workers_[worker];
-  event->worker = worker;
-  event->num_loops = plan_->sites()[event->site].level;
-  std::copy(loops, loops + event->num_loops, event->indices);
-  event->start_ns = Clock::ticks();
-  const bool ok = me.runner.run(event->site, loops, event->task_id, error);
-  event->end_ns = Clock::ticks();
-  me.trace.add(*event);
-  return ok;
-}
-
 TaskHash Run::hash() const {
   if (final_stats_) return final_hash_;
   TaskHash total = flow_ ? flow_->hash() : TaskHash{};
   for (const auto& w : workers_) {
     for (u32 lane = 0; lane < 2; ++lane) total.lane[lane] += w->hash.lane[lane];
   }
-  return total;
-}
-
-u64 Run::trace_size() const {
-  u64 total = 0;
-  for (const auto& w : workers_) total += w->trace.size();
   return total;
 }
 
@@ -184,6 +211,7 @@ ptowsp_stats Run::stats() const {
     out.phases = flow_->phases();
     out.live_high = flow_->live_high();
     out.map_high = flow_->map_high();
+    out.window_bytes_high = flow_->bytes_high();
     out.bounds_checked = flow_->bounds_checked();
     out.memory_bytes = flow_->bytes();
     out.window_stalls = window_stalls_;
@@ -202,14 +230,18 @@ ptowsp_stats Run::stats() const {
   }
   for (const auto& w : workers_) {
     out.parks += w->parks;
-    out.trace_dropped += w->trace.dropped();
+    out.trace_dropped += w->trace == nullptr ? 0 : w->trace->dropped();
     out.tasks += w->tasks;
     out.generated += w->tasks;
     out.bounds_checked += w->bounds_checked;
     out.stolen += w->stolen;
+    out.prefetch_tasks += w->prefetched.tasks;
+    out.prefetch_bytes += w->prefetched.bytes;
+    out.dep_batches += w->batches;
+    out.dep_flushes += w->early_flushes;
     out.loads += w->loads;
     out.ready_high = std::max<u64>(out.ready_high, w->ready_high);
-    if (mode_ != Mode::Flow) out.live_high += w->tasks > 0 ? 1u : 0u;
+    if (!tracks()) out.live_high += w->tasks > 0 ? 1u : 0u;
   }
   return out;
 }

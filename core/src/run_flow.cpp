@@ -12,11 +12,7 @@ namespace ptowsp {
 // A task that may start now. If it is the only one, it needs no place in order.
 inline void Run::make_ready(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
-  if (traced_) ready_ticks_[slot] = Clock::ticks();
-  if (issuer_) {
-    issue(worker, slot);
-    return;
-  }
+  if (traced_) ready_ticks_[slot] = me.now;
   if (config_.ready == ReadyPolicy::AUTO) {
     if (me.own->size() == 0 && me.next == kNil) {
       me.next = slot;
@@ -51,36 +47,53 @@ inline bool Run::run_single(u32 worker, u32 slot) {
   return pace(worker, 1);
 }
 
-inline void Run::end_slot(u32 worker, u32 slot) {
-  if (issuer_) after_issue(issuer_->ended(slot, issue_time()));
-  const auto ready = [&](u32 next) { make_ready(worker, next); };
-  if (generated_all_.load(std::memory_order_acquire)) {
-    flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
+// What was taken from a batch; see run_batch.cpp.
+void Run::commit(u32 worker) {
+  Worker& me = *workers_[worker];
+  me.batches += 1;
+  if (issuer_) {
+    commit_issued(worker);
   } else {
-    flow_->finish(slot, false, ready, [&](u32 ended) { free_slot(workers_[worker].get(), ended); });
+    for (const u32 slot : me.committed) {
+      finish_slot(&me, slot, [&](u32 next) { make_ready(worker, next); });
+    }
   }
-  if (issuer_) issuer_->finished();
+  me.committed.clear();
+}
+
+inline void Run::end_slot(u32 worker, u32 slot) {
+  if (config_.batch_deps > 0) {
+    end_in_batch(worker, slot);
+  } else {
+    finish_slot(workers_[worker].get(), slot, [&](u32 next) { make_ready(worker, next); });
+  }
 }
 
 // Runs the task or strip of a slot. False: the run is to end.
+bool Run::run_one(u32 worker, u32 slot, bool stolen) {
+  Worker& me = *workers_[worker];
+  TaskTable& table = flow_->table();
+  table.prefetch_successor(slot);
+  const bool ok = traced_                    ? run_traced_strip(worker, slot, stolen)
+                  : table[slot].count() == 1 ? run_single(worker, slot)
+                                             : run_strip(worker, slot);
+  if (ok) me.done.store(me.tasks, std::memory_order_release);
+  return ok;
+}
+
+// The same, and ends it. Meanwhile others may take what this worker keeps for itself.
 inline bool Run::run_slot(u32 worker, u32 slot, bool stolen) {
   Worker& me = *workers_[worker];
   const bool spare = me.own->size() > 0;
   if (spare) me.closed.store(false, std::memory_order_release);
-  TaskTable& table = flow_->table();
-  table.prefetch_successor(slot);
-  const bool single = table[slot].count() == 1 && !traced_;
-  const bool ok = single ? run_single(worker, slot) : run_strip(worker, slot, stolen);
+  const bool ok = run_one(worker, slot, stolen);
   while (spare && me.closed.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-  if (!ok) return false;
-  me.done.store(me.tasks, std::memory_order_release);
-  end_slot(worker, slot);
-  return true;
+  if (ok) end_slot(worker, slot);
+  return ok;
 }
 
 inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   Worker& me = *workers_[worker];
-  if (issuer_) return take_issued(worker, slot, stolen);
   if (fifo_) return take_fifo(&me, slot);
   if (me.next != kNil) {
     *slot = std::exchange(me.next, kNil);
@@ -97,6 +110,12 @@ inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
   return true;
 }
 
+// For a controlled run, which calls them seldom.
+void Run::push_ready(u32 worker, u32 slot) { make_ready(worker, slot); }
+bool Run::take_ready(u32 worker, u32* slot, bool* stolen) {
+  return find_task(worker, slot, stolen);
+}
+
 void Run::work_flow(u32 worker) {
   Worker& me = *workers_[worker];
   u32 misses = 0;
@@ -110,11 +129,15 @@ void Run::work_flow(u32 worker) {
       if (!run_slot(worker, slot, stolen)) return;
     } else if (generate_burst(worker)) {
       misses = 0;
+    } else if (config_.batch_deps > 0 && flush_batches(worker)) {
+      misses = 0;
     } else {
       give_back(&me);
       idle(worker, &misses);
     }
   }
+  // The next run must find every task ended.
+  if (config_.batch_deps > 0 && total_done() == made_) flush_batches(worker);
 }
 
 // Whether this worker should generate now, although it has something to run: so that the others,
@@ -194,7 +217,7 @@ void Run::keep(Worker* me, u32 slot) {
   me->ready_high = std::max<u64>(me->ready_high, me->own->size());
 }
 
-bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
+bool Run::run_strip(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   const TaskTable& table = flow_->table();
   const TaskTable::Record& r = table[slot];
@@ -203,27 +226,13 @@ bool Run::run_strip(u32 worker, u32 slot, bool stolen) {
   i64 loops[kMaxVars];
   table.get_loops(slot, loops, level + site.num_registers);
   for (u32 done = 0; done < r.count();) {
-    const u32 count = traced_ ? 1 : std::min<u32>(r.count() - done, me.budget);
-    const u64 task_id = r.task_id + done;
-    bool ok = false;
-    if (traced_) {
-      ptowsp_event event{};
-      event.take = fifo_ || issuer_ ? me.take : next_take_.fetch_add(1, std::memory_order_relaxed);
-      if (issuer_) {
-        event.stream = issuer_->stream(slot);
-        event.pool = issuer_->pool(slot);
-      }
-      event.ready_ns = ready_ticks_[slot];
-      event.task_id = event.seq = task_id;
-      event.site = r.site();
-      event.stolen = stolen ? 1 : 0;
-      ok = run_traced(worker, &event, loops, &me.error);
-      me.tasks += ok ? 1 : 0;
-    } else {
-      ok = me.runner.run_leaf(r.site(), loops, task_id, count, &me.tasks, &me.error);
+    const u32 count = std::min<u32>(r.count() - done, me.budget);
+    const u64 first = r.task_id + done;
+    if (!me.runner.run_leaf(r.site(), loops, first, count, &me.tasks, &me.error)) {
+      fail_now(std::move(me.error));
+      return false;
     }
-    if (!ok) fail_now(std::move(me.error));
-    if (!ok || !pace(worker, count)) return false;
+    if (!pace(worker, count)) return false;
     done += count;
     if (level > 0) loops[level - 1] += 1;
   }
@@ -271,11 +280,14 @@ bool Run::generate_burst(u32 worker) {
   return progress || me.next != kNil || me.own->size() > 0 || me.deque->size() > 0;
 }
 
-void Run::generate_locked(u32 worker) {
+void Run::generate_locked(u32 worker, u32 burst) {
   Worker& me = *workers_[worker];
   const bool started = started_.load(std::memory_order_relaxed);
   const auto ready = [&](u32 slot) {
-    if (started && !issuer_) {
+    if (traced_) me.now = now();
+    if (started && control_ && !issuer_) {
+      make_ready_controlled(worker, slot);
+    } else if (started && !issuer_) {
       make_ready(worker, slot);
     } else {
       held_.push_back(slot);
@@ -285,11 +297,17 @@ void Run::generate_locked(u32 worker) {
   Error error;
   const u64 before = flow_->made();
   // Before the start nobody waits for what is made.
-  const Flow::Made made = flow_->make(started ? kBurst : 64 * kBurst, ready, freed, &error);
+  const Flow::Made made = flow_->make(started ? burst : 64 * burst, ready, freed, &error);
   if (issuer_ && started) issue_held(worker);  // one lock for all of them
   if (stall_since_ != 0 && flow_->made() != before) {
-    window_stall_ns_ += clock_.since() - std::exchange(stall_since_, 0);
+    window_stall_ns_ += since() - std::exchange(stall_since_, 0);
+    count(TraceCounter::WINDOW_FULL, 0);
   }
+  const bool waits = made == Flow::Made::Waits;
+  if (std::exchange(control_waiting_, waits) != waits) {
+    count(TraceCounter::CONTROL_WAITS, waits ? 1 : 0);
+  }
+  count(TraceCounter::WINDOW, flow_->live());
   if (made == Flow::Made::Failed) fail_now(std::move(error));
   if (made == Flow::Made::Full) window_full(worker);
   if (made == Flow::Made::Waits) control_waits(worker);
@@ -305,12 +323,15 @@ void Run::generate_locked(u32 worker) {
 // Under the token.
 void Run::window_full(u32 worker) {
   if (stall_since_ == 0) {
-    stall_since_ = clock_.since();
+    stall_since_ = since();
     window_stalls_ += 1;
+    count(TraceCounter::WINDOW_FULL, 1);
     if (config_.window_mode == WindowMode::ABORT) {
+      const bool records = config_.window_bytes == 0 || flow_->live() == config_.window;
+      const std::string size = records ? std::to_string(config_.window) + " records"
+                                       : std::to_string(config_.window_bytes) + " bytes";
       Error error = Error::make(Status::WINDOW_OVERFLOW,
-                                "the task window of " + std::to_string(config_.window) +
-                                    " records is full and its mode is ABORT");
+                                "the task window of " + size + " is full and its mode is ABORT");
       const Cursor& c = flow_->cursor();
       error.at_task(c.site, c.task_id, c.vars, plan_->sites()[c.site].level);
       fail_now(std::move(error));
@@ -327,6 +348,7 @@ void Run::control_waits(u32 worker) {
 }
 
 void Run::let_go(u32 worker) {
+  if (config_.batch_deps > 0) flush_batches(worker);
   if (started_.load(std::memory_order_relaxed)) return;
   start_released_ += 1;
   start_held_ += held_.size();
@@ -341,21 +363,50 @@ void Run::all_generated() {
 
 // The start policy lets go. Only the token holder calls this.
 void Run::start_held(u32 worker) {
-  flow_->table().set_alone(false);
+  flow_->table().set_alone(alone_);
   started_.store(true, std::memory_order_release);
   if (issuer_) {
     issue_held(worker);
     return;
   }
-  for (const u32 slot : held_) make_ready(worker, slot);
+  workers_[worker]->now = traced_ ? now() : 0;
+  for (const u32 slot : held_) {
+    if (control_) {
+      make_ready_controlled(worker, slot);
+    } else {
+      make_ready(worker, slot);
+    }
+  }
   held_.clear();
+}
+
+// For a virtual clock.
+bool Run::take_any(u32 worker, u32* slot, bool* stolen) {
+  Worker& me = *workers_[worker];
+  Issuer::Taken task;
+  if (!issuer_) return find_task(worker, slot, stolen);
+  if (!take_issued(worker, &task)) return false;
+  *slot = task.slot;
+  *stolen = task.stolen;
+  me.take = task.take;
+  me.stolen += task.stolen ? 1 : 0;
+  return true;
+}
+void Run::end_any(u32 worker, u32 slot) {
+  if (issuer_) {
+    end_without_taking(worker, slot);
+  } else {
+    end_slot(worker, slot);
+  }
 }
 
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.
 bool Run::runs_serially() {
-  const bool open_order =
-      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE && !issuer_;
+  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
+                          config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
+                          !flow_->has_lanes() && config_.window_bytes == 0 && config_.batch_deps == 0 &&
+                          mode_ == Mode::Flow;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;
@@ -381,6 +432,7 @@ void Run::run_stretch(u32 worker) {
   Error error;
   bool at_task = flow_->take_pending();
   serial_ = false;
+  me.now = 0;
   while (true) {
     const Event event = at_task ? Event::Task : cursor.advance(*plan_, &error);
     at_task = false;
@@ -430,7 +482,7 @@ void Run::push_fifo(Worker* me, u32 slot) {
   u64 size = 0;
   {
     const std::lock_guard lock(fifo_mutex_);
-    fifo_->push(slot, flow_->table()[slot].task_id);
+    fifo_->push(slot, flow_->seq(slot));
     size = fifo_->size();
   }
   me->ready_high = std::max(me->ready_high, size);
@@ -441,7 +493,7 @@ void Run::push_fifo(Worker* me, u32 slot) {
 bool Run::take_fifo(Worker* me, u32* slot) {
   const std::lock_guard lock(fifo_mutex_);
   if (!fifo_->take(slot)) return false;
-  if (traced_) me->take = next_take_.fetch_add(1, std::memory_order_relaxed);
+  me->take = next_take_++;
   return true;
 }
 

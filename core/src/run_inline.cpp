@@ -57,9 +57,14 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
   if (hashed_ && !hash_here(worker, *cursor, error)) return 0;
   if (site.checks_afters && !cursor->check_afters(*plan_, error)) return 0;
-  if (!leaf || traced_ || hashed_ || site.checks_afters)
-    return run_task(worker, *cursor, error) ? 1 : 0;
-  const i64 count = std::min<i64>(cursor->leaf_left(), me.budget);
+  const bool many = leaf && !hashed_ && !site.checks_afters;
+  if (!many && !traced_) return run_task(worker, *cursor, error) ? 1 : 0;
+  const i64 count = many ? std::min<i64>(cursor->leaf_left(), me.budget) : 1;
+  if (traced_) {
+    if (run_traced_leaf(worker, cursor, count, error) != count) return 0;
+    if (many) cursor->leaf_skip(count);
+    return count;
+  }
   i64 packed[kMaxVars];
   BoundPlan::pack(site, cursor->vars, packed);
   if (!me.runner.run_leaf(cursor->site, packed, cursor->task_id, count, &me.tasks, error)) return 0;
@@ -97,19 +102,9 @@ bool Run::run_task(u32 worker, const Cursor& cursor, Error* error) {
   Worker& me = *workers_[worker];
   i64 packed[kMaxVars];
   BoundPlan::pack(plan_->sites()[cursor.site], cursor.vars, packed);
-  if (!traced_) {
-    if (!me.runner.run(cursor.site, packed, cursor.task_id, error)) return false;
-    me.tasks += 1;
-    return true;
-  }
-  ptowsp_event event{};
-  event.ready_ns = Clock::ticks();
-  event.task_id = event.seq = cursor.task_id;
-  event.take = next_take_.fetch_add(1, std::memory_order_relaxed);
-  event.site = cursor.site;
-  const bool ok = run_traced(worker, &event, packed, error);
-  me.tasks += ok ? 1 : 0;
-  return ok;
+  if (!me.runner.run(cursor.site, packed, cursor.task_id, error)) return false;
+  me.tasks += 1;
+  return true;
 }
 
 // The budget is spent: looks at the clock and sets the next one.
@@ -121,6 +116,7 @@ bool Run::look_at_clock(u32 worker) {
   me.looked = now;
   me.interval = soon ? std::min(me.interval * 2, kMost) : std::max(me.interval / 2, 1u);
   me.budget = me.interval;
+  me.now = 0;  // looking took its time
   if (worker == 0) poll_interrupt();
   return !stop_.load(std::memory_order_relaxed);
 }

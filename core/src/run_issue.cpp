@@ -5,47 +5,111 @@
 
 namespace ptowsp {
 
-void Run::issue(u32 worker, u32 slot) {
-  after_issue(issuer_->arrive(worker, &slot, 1, issue_time()));
+// Like work_flow(), with one call of the issuer for each task: that which ends one gives the next.
+void Run::work_issued(u32 worker) {
+  Worker& me = *workers_[worker];
+  Issuer::Taken task;
+  bool has_task = false;
+  u32 misses = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    if (has_task || take_issued(worker, &task)) {
+      misses = 0;
+      const u32 slot = task.slot;
+      me.take = task.take;
+      me.stolen += task.stolen ? 1 : 0;
+      if (!run_one(worker, slot, task.stolen)) return;
+      has_task = end_issued(worker, slot, &task);
+    } else if (generate_burst(worker)) {
+      misses = 0;
+    } else {
+      give_back(&me);
+      idle(worker, &misses);
+    }
+  }
+}
+
+bool Run::take_issued(u32 worker, Issuer::Taken* task) {
+  const Issuer::Seen seen = issuer_->take(worker, issue_time(), task);
+  if (seen.for_others) wake_others();
+  return seen.took;
+}
+
+// The tasks that waited only for this one.
+void Run::collect_arrivals(Worker* me, u32 slot) {
+  finish_slot(me, slot, [&](u32 next) {
+    if (traced_) ready_ticks_[next] = me->now;
+    me->arrived.push_back(next);
+  });
+}
+
+// True: there is another task for this worker.
+bool Run::end_issued(u32 worker, u32 slot, Issuer::Taken* task) {
+  Worker& me = *workers_[worker];
+  if (config_.batch_deps > 0 || runs_low(me)) {
+    end_without_taking(worker, slot);
+    if (config_.batch_deps == 0) generate_burst(worker);  // others find more meanwhile
+    return take_issued(worker, task);
+  }
+  me.arrived.clear();
+  collect_arrivals(&me, slot);
+  const Issuer::Seen seen = issuer_->end_and_take(worker, slot, me.arrived, issue_time(), task);
+  after_issue(seen.for_others);
+  return seen.took;
+}
+
+void Run::end_without_taking(u32 worker, u32 slot) {
+  Worker& me = *workers_[worker];
+  if (config_.batch_deps > 0) {  // gates count tasks in flight, not batches
+    after_issue(issuer_->leave(worker, slot, issue_time()).for_others);
+    end_in_batch(worker, slot);
+    return;
+  }
+  me.arrived.clear();
+  collect_arrivals(&me, slot);
+  after_issue(issuer_->end(worker, slot, me.arrived, issue_time()).for_others);
+}
+
+// The tasks of a batch have left their gates already.
+void Run::commit_issued(u32 worker) {
+  Worker& me = *workers_[worker];
+  me.arrived.clear();
+  for (const u32 slot : me.committed) collect_arrivals(&me, slot);
+  const Issuer::Seen seen =
+      issuer_->settle(worker, me.committed.size(), me.arrived, issue_time());
+  after_issue(seen.for_others);
 }
 
 // Under the token.
 void Run::issue_held(u32 worker) {
   if (held_.empty()) return;
   if (traced_) {
-    for (const u32 slot : held_) ready_ticks_[slot] = Clock::ticks();
+    for (const u32 slot : held_) ready_ticks_[slot] = now();
   }
-  after_issue(issuer_->arrive(worker, held_.data(), held_.size(), issue_time()));
+  after_issue(issuer_->arrive(worker, held_, issue_time()));
   held_.clear();
 }
 
 // `some`: there is a task to take.
 void Run::after_issue(bool some) {
-  if (issuer_->overflowed() != kNone) {
-    const u32 slot = issuer_->overflowed();
-    const TaskTable::Record& r = flow_->table()[slot];
-    const BoundSite& site = plan_->sites()[r.site()];
-    i64 loops[kMaxVars];
-    flow_->table().get_loops(slot, loops, site.level + site.num_registers);
-    Error error = Error::make(Status::WINDOW_OVERFLOW,
-                              "a pipeline_depth gate is full and its on_full is \"error\"");
-    error.at_task(r.site(), r.task_id, loops, site.level);
-    fail_now(std::move(error));
-    return;
-  }
-  if (!some) return;
+  if (issuer_->overflowed() != kNone) gate_overflowed();
+  if (some) wake_others();
+}
+
+void Run::wake_others() {
   call_crew();
   lot_.wake();  // a task may be for one worker only, whom notify_one() need not meet
 }
 
-bool Run::take_issued(u32 worker, u32* slot, bool* stolen) {
-  Issuer::Taken taken;
-  if (!issuer_->take(worker, issue_time(), &taken)) return false;
-  *slot = taken.slot;
-  *stolen = taken.stolen;
-  workers_[worker]->take = taken.take;
-  workers_[worker]->stolen += taken.stolen ? 1 : 0;
-  return true;
+void Run::gate_overflowed() {
+  const u32 slot = issuer_->overflowed();
+  const TaskTable::Record& r = flow_->table()[slot];
+  const BoundSite& site = plan_->sites()[r.site()];
+  i64 loops[kMaxVars];
+  flow_->table().get_loops(slot, loops, site.level + site.num_registers);
+  Error error = Error::make(Status::WINDOW_OVERFLOW,
+                            "a pipeline_depth gate is full and its on_full is \"error\"");
+  error.at_task(r.site(), r.task_id, loops, site.level);
+  fail_now(std::move(error));
 }
 
 }  // namespace ptowsp

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ptowsp/keys.h"
+#include "ptowsp/order.h"
 
 namespace ptowsp {
 
@@ -16,7 +17,7 @@ bool refuse(Error* error, Status status, std::string message) {
   return false;
 }
 
-// The arguments of one directive: numbers, keys, or nothing.
+// The arguments of one directive: numbers, keys, names, or nothing.
 struct Args {
   struct Arg {
     ArgTag tag;
@@ -31,6 +32,7 @@ struct Args {
   }
   i64 value(u32 i) const { return list[i].value; }
   bool is_key(u32 i) const { return i < list.size() && list[i].tag == ArgTag::EXPR; }
+  bool is_string(u32 i) const { return i < list.size() && list[i].tag == ArgTag::STRING; }
   bool is_none(u32 i) const { return i < list.size() && list[i].tag == ArgTag::NONE; }
   u32 key(u32 i) const { return static_cast<u32>(list[i].value); }
 };
@@ -39,7 +41,7 @@ bool read_args(const PlanView& plan, const ScheduleEntry& entry, Args* out) {
   for (u32 i = 0; i < entry.num_args; ++i) {
     const ScheduleArg arg = plan.get<Section::SCHEDULE_ARG>(entry.args + i);
     const auto tag = static_cast<ArgTag>(arg.tag);
-    if (tag == ArgTag::FLOAT || tag == ArgTag::STRING) return false;
+    if (tag == ArgTag::FLOAT) return false;
     out->list.push_back({tag, static_cast<i64>(arg.bits)});
   }
   return true;
@@ -179,22 +181,81 @@ bool set_start(const Args& a, ScheduleConfig* out) {
 }
 
 bool set_window(const Args& a, ScheduleConfig* out) {
-  if (!a.in(0, 1, 1 << 24) || !a.in(1, 0, 0) || !a.in(2, 0, 2)) return false;
-  out->window = static_cast<u32>(a.value(0));
+  if (!a.in(0, 1, INT64_MAX) || !a.in(1, 0, static_cast<i64>(WindowUnit::BYTES)) ||
+      !a.in(2, 0, 2)) {
+    return false;
+  }
+  if (static_cast<WindowUnit>(a.value(1)) == WindowUnit::BYTES) {  // beside the default of records
+    out->window_bytes = static_cast<u64>(a.value(0));
+  } else if (a.in(0, 1, 1 << 24)) {
+    out->window = static_cast<u32>(a.value(0));
+  } else {
+    return false;
+  }
   out->window_mode = static_cast<WindowMode>(a.value(2));
   return true;
 }
 
+bool set_batch_deps(const Args& a, ScheduleConfig* out) {
+  if (!a.in(0, 1, INT32_MAX)) return false;
+  out->batch_deps = static_cast<u64>(a.value(0));
+  return true;
+}
+
+bool add_prefetch(const PlanView& plan, const Args& a, ScheduleConfig* out) {
+  if (!a.is_string(0) || !a.in(1, 1, INT32_MAX)) return false;
+  const PrefetchConfig wanted{static_cast<u32>(a.list[0].value), a.value(1)};
+  const std::string_view name = plan.string(wanted.axis, Section::SCHEDULE_STRING);
+  for (u32 i = 0; i < plan.count(Section::AXIS); ++i) {
+    if (plan.string(plan.get<Section::AXIS>(i).name) != name) continue;
+    out->prefetches.push_back(wanted);
+    return true;
+  }
+  return false;  // there is no such loop
+}
+
 bool set_trace(const Args& a, ScheduleConfig* out) {
-  if (!a.in(0, 0, 1)) return false;
+  if (!a.in(0, 0, static_cast<i64>(TracePolicy::CYCLES))) return false;
   out->trace = static_cast<TracePolicy>(a.value(0));
   if (out->trace == TracePolicy::NONE) return true;
   if (!a.in(1, 1, 1 << 28)) return false;
   out->trace_capacity = static_cast<u64>(a.value(1));
+  if (out->trace != TracePolicy::CYCLES) return true;
+  if (!a.is_key(2)) return false;
+  out->cycles_key = a.key(2);
   return true;
 }
 
-bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
+// The order of all loops over an axis.
+bool add_order(const PlanView& plan, u32 entry, const Args& a, ScheduleConfig* out, Error* error) {
+  if (!a.is_string(0) || !a.in(1, 0, 2)) return false;
+  LoopOrder order;
+  order.entry = entry;
+  order.policy = static_cast<OrderPolicy>(a.value(1));
+  if (order.policy == OrderPolicy::INTERLEAVED) {
+    if (!a.in(2, 1, ScheduleConfig::kMostLanes)) return false;
+    order.count = static_cast<u32>(a.value(2));
+  }
+  const std::string_view name = plan.string(a.key(0), Section::SCHEDULE_STRING);
+  bool found = false;
+  for (order.axis = 0; order.axis < plan.count(Section::AXIS); ++order.axis) {
+    if (plan.string(plan.get<Section::AXIS>(order.axis).name) != name) continue;
+    out->orders.push_back(order);
+    found = true;
+  }
+  if (!found) {
+    std::string names;
+    for (u32 i = 0; i < plan.count(Section::AXIS); ++i) {
+      names += (i > 0 ? ", " : "") + std::string(plan.string(plan.get<Section::AXIS>(i).name));
+    }
+    *error = Error::make(Status::ORDER_REFUSED, "there is no loop over axis '" + std::string(name) +
+                                                    "', only over " + names);
+    error->at_record(Section::SCHEDULE, entry, nullptr, 0);
+  }
+  return found;
+}
+
+bool set_one(const PlanView& plan, Directive id, const Args& a, ScheduleConfig* out) {
   switch (id) {
     case Directive::DEPS:
       return set_deps(a, out);
@@ -218,6 +279,10 @@ bool set_one(Directive id, const Args& a, ScheduleConfig* out) {
       return set_timing(a, out);
     case Directive::POOLS:
       return set_pools(a, out);
+    case Directive::BATCH_DEPS:
+      return set_batch_deps(a, out);
+    case Directive::PREFETCH:
+      return add_prefetch(plan, a, out);
     case Directive::PIPELINE_DEPTH:
       return add_gate(a, out);
     default:
@@ -248,9 +313,15 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
   for (u32 i = 0; i < plan.count(Section::SCHEDULE); ++i) {
     const ScheduleEntry entry = plan.get<Section::SCHEDULE>(i);
     Args args;
-    const bool understood = entry.version == 1 && read_args(plan, entry, &args) &&
-                            set_one(static_cast<Directive>(entry.id), args, out);
+    const auto id = static_cast<Directive>(entry.id);
+    bool understood = entry.version == 1 && read_args(plan, entry, &args);
+    if (understood && id == Directive::ORDER) {
+      understood = add_order(plan, i, args, out, error);
+    } else {
+      understood = understood && set_one(plan, id, args, out);
+    }
     if (understood) continue;
+    if (!error->ok()) return false;
     refuse(error, Status::SCHEDULE_ERROR,
            "directive " + std::to_string(i) + " of the schedule (id " + std::to_string(entry.id) +
                ") cannot be enforced by cpu_sim");
@@ -263,7 +334,12 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     return refuse(error, Status::SCHEDULE_ERROR,
                   "tasks that are dispatched to one worker cannot be stolen by others");
   }
-  return check_keys(plan, error);
+  // The order of generation is that of running, too, unless the schedule says otherwise.
+  const bool in_order = std::any_of(out->orders.begin(), out->orders.end(), [](const LoopOrder& o) {
+    return o.policy != OrderPolicy::PARALLEL;
+  });
+  if (in_order && out->ready == ReadyPolicy::AUTO) out->ready = ReadyPolicy::FIFO;
+  return check_order(plan, *out, error) && check_keys(plan, error);
 }
 
 bool check_supported(const PlanView& plan, Error* error) {

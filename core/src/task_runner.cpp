@@ -81,6 +81,7 @@ void TaskRunner::point_forms(u32 s) {
 
 bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* done,
                           Error* error) {
+  if (recorder_ != nullptr) return run_each(site, loops, first_task, count, done, error);
   SiteCall& s = sites_[site];
   const BoundSite& bound = plan_.sites()[site];
   point_views(&s, loops);
@@ -97,6 +98,7 @@ bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* 
         s.views[p].data = static_cast<char*>(s.views[p].data) + step[p];
       }
     }
+    if (prefetcher_ != nullptr) prefetcher_->ahead(site, loops, prefetched_);
     s.call.task_id = first_task + static_cast<u64>(k);
     if (bound.num_scalars > 0 && !fill_scalars(site, loops, s.call.task_id, error)) {
       *done += static_cast<u64>(k);
@@ -109,6 +111,17 @@ bool TaskRunner::run_leaf(u32 site, i64* loops, u64 first_task, i64 count, u64* 
     return false;
   }
   *done += static_cast<u64>(count);
+  return true;
+}
+
+bool TaskRunner::run_each(u32 site, i64* loops, u64 first_task, i64 count, u64* done,
+                          Error* error) {
+  const u32 level = plan_.sites()[site].level;
+  for (i64 k = 0; k < count; ++k) {
+    if (k > 0) loops[level - 1] += 1;
+    if (!run(site, loops, first_task + static_cast<u64>(k), error)) return false;
+    *done += 1;
+  }
   return true;
 }
 

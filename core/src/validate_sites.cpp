@@ -47,35 +47,48 @@ void check_after(const Context& c, const AfterUse& use) {
   }
 }
 
-// Whether some component of the distance is an expression.
-bool check_distance(const Context& c, const Deps& d) {
-  const Scope scope{.loops = level_of(c, d.source)};
+// What the components of a distance are: expressions, or open.
+struct DistanceParts {
   bool symbolic = false;
+  bool open = false;
+};
+
+DistanceParts check_distance(const Context& c, const Deps& d) {
+  const Scope scope{.loops = level_of(c, d.source)};
+  DistanceParts parts;
   for (u32 i = d.distance; i < d.distance + d.num_distance; ++i) {
     const DepsDistance part = c.get<Section::DEPS_DISTANCE>(i);
+    const u64 at = c.at(Section::DEPS_DISTANCE, i, offsetof(DepsDistance, value));
+    if (part.open > 1 || (part.open == 1 && (part.expr != kNone || part.value != 0))) {
+      Context::fail(at, "an open DepsDistance has neither value nor expression");
+    }
+    parts.open = parts.open || part.open == 1;
     if (part.expr == kNone) continue;
-    symbolic = true;
+    parts.symbolic = true;
     c.use(part.expr, ScalarType::I64, scope,
           c.at(Section::DEPS_DISTANCE, i, offsetof(DepsDistance, expr)), "DepsDistance.expr");
     if (part.value != 0) {
-      Context::fail(c.at(Section::DEPS_DISTANCE, i, offsetof(DepsDistance, value)),
-                    "DepsDistance.value must be 0 beside an expression");
+      Context::fail(at, "DepsDistance.value must be 0 beside an expression");
     }
   }
-  return symbolic;
+  return parts;
 }
 
 void check_deps(const Context& c) {
   for (u32 i = 0; i < c.count(Section::DEPS); ++i) {
     const Deps d = c.get<Section::DEPS>(i);
-    const bool has_distance = is(d.proof, ProofKind::DISTANCE) || is(d.proof, ProofKind::SYMBOLIC);
-    if (has_distance != (d.num_distance != 0) || d.num_distance > kMaxLoops) {
+    const bool exact = is(d.proof, ProofKind::DISTANCE) || is(d.proof, ProofKind::SYMBOLIC);
+    const bool none = is(d.proof, ProofKind::INDEPENDENT);
+    if ((exact && d.num_distance == 0) || (none && d.num_distance != 0) ||
+        d.num_distance > kMaxLoops) {
       Context::fail(c.at(Section::DEPS, i, offsetof(Deps, num_distance)),
-                    "Deps.distance is there exactly for DISTANCE and SYMBOLIC");
+                    "DISTANCE and SYMBOLIC proofs have a distance, INDEPENDENT ones none");
     }
-    if (check_distance(c, d) != is(d.proof, ProofKind::SYMBOLIC)) {
+    const DistanceParts parts = check_distance(c, d);
+    if (parts.symbolic != is(d.proof, ProofKind::SYMBOLIC) || (parts.open && exact)) {
       Context::fail(c.at(Section::DEPS, i, offsetof(Deps, proof)),
-                    "a DISTANCE proof has constants only, a SYMBOLIC one some expression");
+                    "a DISTANCE proof has constants only, a SYMBOLIC one some expression; "
+                    "open components are UNKNOWN");
     }
   }
 }

@@ -41,8 +41,16 @@ class NativeRun:
     def worker_tasks(self) -> list[int]:
         """Tasks that each worker ran."""
 
-    def trace(self) -> bytes:
-        """The trace as an array of struct ptowsp_event."""
+    def recording(self) -> bytes:
+        """The decisions of the run; empty if nobody kept them."""
+
+    def trace_block(self, kind: int) -> bytes:
+        """
+        What was recorded of a kind: 0 tasks, 1 edges, 2 samples; see ptowsp.h.
+        """
+
+    def trace_info(self) -> tuple[int, float, int, bool]:
+        """first_tick, ns_per_tick, levels, ordered of struct ptowsp_trace_info."""
 
 class NativeProgram:
     """A loaded plan with its worker threads."""
@@ -65,6 +73,11 @@ class NativeProgram:
     def start(self, values: tuple[object, ...], asynchronous: bool, hashed: bool) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A run, or the reason why the values, one for each symbol, do not fit."""
 
+    def start_controlled(self, values: tuple[object, ...], asynchronous: bool, hashed: bool, record: bool, replay: bytes | None, seed: int | None) -> tuple[NativeRun | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
+        """
+        A run that keeps its decisions, repeats those of another one, or draws them.
+        """
+
     def start_quick(self, current: tuple[object, ...], changed: dict[str, object], asynchronous: bool) -> tuple[NativeRun, tuple[object, ...]] | None:
         """
         A run with some names changed, and all of its values; None if that is not plain.
@@ -76,10 +89,15 @@ class NativeProgram:
     def close(self) -> None:
         """Ends runs in flight and joins all threads."""
 
+    def set_trace_file(self, path: str) -> None:
+        """
+        Later runs write their traces to this file; an empty path keeps them in memory.
+        """
+
     def after_fork(self) -> None:
         """Forgets threads that a fork left behind."""
 
 def stat_docs() -> list[tuple[str, str]]:
     """(name, meaning) of each counter of a run."""
 
-EVENT_SIZE: int = 200
+TRACED_SIZE: int = 64

@@ -11,9 +11,16 @@ from weakref import WeakKeyDictionary
 from pto_wsp import ir, srcloc
 from pto_wsp.backends import registry
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError, ExecutionError
-from pto_wsp.frontend import Workload
-from pto_wsp.kernels import LoadedKernel, load_kernels
+from pto_wsp.errors import CompileError, ExecutionError, ScheduleError
+from pto_wsp.frontend import TracePolicy, Workload
+from pto_wsp.kernels import Build, LoadedKernel, load_kernels
+from pto_wsp.options import (
+    ENABLE_DEBUG,
+    ENABLE_PROFILING,
+    OPTIMIZATION_LEVEL,
+    VERIFY,
+    check_known,
+)
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
 from pto_wsp.passes.pipeline import PASSES
@@ -31,21 +38,35 @@ _plans: WeakKeyDictionary[Workload, Plan] = WeakKeyDictionary()
 def compile_workload(workload: Workload, target: str = "cpu_sim", **options: object) -> Program:
     """Traces, checks and lowers a workload, and loads it on a target.
 
-    The cost depends on the size of the program text, never on extents. Options are the target's:
-    cpu_sim takes `num_threads` (0: one per core) and `seed` (of random choices).
-
-    `verify="full"` looks for races before each run, on copies of the memory; `verify="schedule"`
-    compares the trace of each run with the order that the program asks for. Both are slow.
+    The cost depends on the size of the program text, never on extents. `target="auto"` takes the
+    first target that runs the program. `pto_wsp.options` has the table of options.
     """
+    if ENABLE_PROFILING.of(options) and workload.schedule.trace is None:
+        workload = workload.task_graph(trace=TracePolicy.timestamps())
     traced = workload.traced()
     traced.check_captured(CompileError)
     plan = _plans.get(workload)
     if plan is None:
         plan = _plans[workload] = lower(run_passes(traced.module))
     program = load(plan, target, traced.callables, options, traced.defaults)
+    policy = workload.schedule.trace
+    if policy is not None and policy.path is not None:
+        program.trace_to(_trace_path(policy.path))
     if traced.captured:
         program.check_before_runs(partial(traced.check_captured, ExecutionError))
     return program
+
+
+def _trace_path(path: Path) -> Path:
+    if path.absolute().parent.is_dir():
+        return path
+    raise ScheduleError(
+        Code.DIRECTIVE_VALUE,
+        f"TracePolicy with path={str(path)!r}",
+        loc=srcloc.here(),
+        why=f"there is no folder {str(path.absolute().parent)!r}",
+        fix="make the folder first, or name another one",
+    )
 
 
 def stage_text(workload: Workload, stage: str, *, locs: bool = False) -> str:
@@ -66,36 +87,23 @@ def load(
     defaults: Mapping[str, object] | None = None,
 ) -> Program:
     """A plan on a target, with its kernels compiled."""
+    chosen = ""
+    if target == registry.AUTO:
+        target, chosen = registry.choose(plan, options)
     backend = registry.get(target)
-    verify = options.get("verify")
-    options = {name: value for name, value in options.items() if name != "verify"}
+    check_known(options, target, backend.options)
+    verify = VERIFY.of(options)
     if verify == "schedule":
         plan = plan.with_trace(_TRACE_CAPACITY)
-    elif verify not in (None, "full"):
-        raise CompileError(
-            Code.TARGET_OPTION,
-            f"verify={verify!r}",
-            loc=srcloc.here(),
-            why="there are two ways to look for races",
-            fix='use verify="full", verify="schedule", or None for neither',
-        )
-    unknown = sorted(set(options) - backend.options)
-    if unknown:
-        accepted = ", ".join(sorted(backend.options)) or "none"
-        raise CompileError(
-            Code.TARGET_OPTION,
-            f"target {target!r} has no option {unknown[0]!r}",
-            loc=srcloc.here(),
-            why="an option that is ignored would change nothing",
-            fix=f"its options are: {accepted}",
-        )
+    build = _build(options)
     backend.check(plan)
-    kernels = load_kernels(plan, callables)
+    kernels = load_kernels(plan, callables, build)
     engine = backend.load(plan, kernels, options)
     return Program(
         plan,
         engine,
         target=target,
+        chosen=chosen,
         defaults=defaults,
         single=_single(plan, kernels),
         verifier=None if verify is None else _verifier(plan, kernels, full=verify == "full"),
@@ -108,6 +116,13 @@ def _verifier(plan: Plan, kernels: tuple[LoadedKernel, ...], *, full: bool) -> V
 
     registry.get("reference").check(plan)
     return partial(verify.verify_full if full else verify.prepare_replay, plan, kernels)
+
+
+def _build(options: Mapping[str, object]) -> Build:
+    debug, level = ENABLE_DEBUG.of(options), OPTIMIZATION_LEVEL.of(options)
+    if debug and OPTIMIZATION_LEVEL.name not in options:
+        level = 0
+    return Build(level, debug)
 
 
 def _single(plan: Plan, kernels: tuple[LoadedKernel, ...]) -> SingleRunner:
@@ -139,6 +154,14 @@ def _load_plan(
     target: str,
     options: Mapping[str, object],
 ) -> Program:
+    if ENABLE_PROFILING.of(options):
+        raise CompileError(
+            Code.TARGET_OPTION,
+            f"{ENABLE_PROFILING.name} of a plan",
+            loc=srcloc.here(),
+            why="the schedule, and with it the trace policy, is part of the plan",
+            fix="trace the workload: .task_graph(trace=TracePolicy.timestamps())",
+        )
     # A decorated kernel is accepted as well as the bare function.
     bodies = {name: getattr(fn, "fn", fn) for name, fn in kernels.items()}
     return load(plan, target, bodies, options)

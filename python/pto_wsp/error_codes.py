@@ -80,6 +80,7 @@ class Code(Enum):
     DIRECTIVE_VALUE = "PTO320", "a directive with a value it does not have"
     DIRECTIVE_NOT_ENFORCED = "PTO321", "a directive that the target cannot enforce"
     DIRECTIVES_CONTRADICT = "PTO322", "directives that contradict each other"
+    ORDER_NOT_PROVED = "PTO323", "iterations that may not be generated in another order"
     TASKS_DEPEND_ON_DATA = "PTO330", "tasks that are known only while the program runs"
 
     UNKNOWN_NAME = "PTO401", "a name that the program does not bind"
@@ -103,6 +104,8 @@ class Code(Enum):
     MACHINE_RESOURCES = "PTO508", "too few threads or too little memory"
     PAGES = "PTO509", "tokens whose pages do not fit"
     RUN_TASK = "PTO510", "run_task of a task that is not there"
+    TASK_TOO_LARGE = "PTO511", "a task that writes more than the task window holds"
+    RECORDING = "PTO512", "a recording that is damaged or of another run"
     RACE = "PTO520", "tasks that conflict and that nothing orders"
     DECLARATION = "PTO521", "a kernel that does more than its parameters say"
     VERIFY = "PTO522", "a run that cannot be verified"

@@ -269,7 +269,7 @@ AT(Deps, reason, 20);
 LAYOUT(DepsDistance, 16);
 AT(DepsDistance, value, 0);
 AT(DepsDistance, expr, 8);
-AT(DepsDistance, reserved, 12);
+AT(DepsDistance, open, 12);
 
 LAYOUT(ScheduleEntry, 16);
 AT(ScheduleEntry, id, 0);

@@ -392,7 +392,7 @@ def test_features_of_another_version_are_refused() -> None:
     )
 
 
-def test_trace_policy_of_another_version_is_refused() -> None:
+def test_virtual_clock_is_refused() -> None:
     s = Sketch()
     s.b.directive(Directive.TRACE, [TracePolicy.CYCLES, 4], SrcLoc("user.py", 9))
     with pytest.raises(ScheduleError) as caught:
@@ -400,7 +400,8 @@ def test_trace_policy_of_another_version_is_refused() -> None:
     assert str(caught.value) == (
         "[PTO321] the reference target cannot enforce this trace policy\n"
         "  --> user.py:9\n"
-        "  why: it knows none() and timestamps()"
+        "  why: it has no virtual clock, only none() and timestamps()\n"
+        '  fix: use TracePolicy.timestamps(), or target="cpu_sim"'
     )
 
 

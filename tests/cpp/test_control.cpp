@@ -54,7 +54,11 @@ ptowsp_binding bound(const ptowsp_plan* plan, const char* name, std::vector<i64>
   return b;
 }
 
-std::vector<i64> run(u32 workers, i64 n, ptowsp_stats* stats) {
+// `flags` and `control` as for ptowsp_run_start_controlled; the recording, if asked for, goes to
+// `recording`.
+std::vector<i64> run(u32 workers, i64 n, ptowsp_stats* stats, i32 flags = 0,
+                     const ptowsp_control* control = nullptr,
+                     std::vector<char>* recording = nullptr) {
   std::ifstream file(CONTROL_PLAN, std::ios::binary);
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
   ptowsp_error error{};
@@ -76,9 +80,14 @@ std::vector<i64> run(u32 workers, i64 n, ptowsp_stats* stats) {
                                      bound(plan, "L", &data.lengths),
                                      bound(plan, "Y", &data.y),
                                      bound(plan, "C", &data.counter)};
-  ptowsp_run* r = ptowsp_run_start(program, bindings, 6, 0, nullptr, nullptr, &error);
+  ptowsp_run* r =
+      ptowsp_run_start_controlled(program, bindings, 6, flags, control, nullptr, nullptr, &error);
   CHECK(r != nullptr);
   CHECK_EQ(ptowsp_run_wait(r, -1, &error), 0);
+  if (recording != nullptr) {
+    recording->resize(ptowsp_run_recording(r, nullptr, 0));
+    ptowsp_run_recording(r, recording->data(), recording->size());
+  }
   ptowsp_run_stats(r, stats);
   ptowsp_run_free(r);
   ptowsp_program_free(program);
@@ -99,6 +108,31 @@ TEST(every_number_of_workers_gives_the_same_result) {
       CHECK(run(2 + repeat % 3, n, &together) == wanted);
       CHECK_EQ(together.tasks, alone.tasks);
       CHECK_EQ(together.loads, alone.loads);
+    }
+  }
+}
+
+TEST(recorded_replayed_and_drawn_runs_give_the_same_result) {
+  for (const i64 n : {1, 7, 60}) {
+    ptowsp_stats stats{};
+    const std::vector<i64> wanted = run(1, n, &stats);
+    for (u32 workers = 1; workers <= 4; ++workers) {
+      std::vector<char> recording;
+      CHECK(run(workers, n, &stats, PTOWSP_RUN_RECORD, nullptr, &recording) == wanted);
+      CHECK(!recording.empty());
+      const ptowsp_control again{recording.data(), recording.size(), 0};
+      for (u32 repeat = 0; repeat < 3; ++repeat) {
+        std::vector<char> second;
+        CHECK(run(workers, n, &stats, 0, &again, &second) == wanted);
+        CHECK(second == recording);
+      }
+      for (u64 seed = 0; seed < 5; ++seed) {
+        const ptowsp_control drawn{nullptr, 0, seed};
+        std::vector<char> first, second;
+        CHECK(run(workers, n, &stats, PTOWSP_RUN_SEED, &drawn, &first) == wanted);
+        CHECK(run(workers, n, &stats, PTOWSP_RUN_SEED, &drawn, &second) == wanted);
+        CHECK(first == second);
+      }
     }
   }
 }

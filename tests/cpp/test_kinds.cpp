@@ -65,7 +65,8 @@ ptowsp_binding bound(const ptowsp_plan* plan, const char* name, std::vector<i64>
   return b;
 }
 
-std::vector<i64> run(const char* path, u32 workers, i64 n, ptowsp_stats* stats) {
+std::vector<i64> run(const char* path, u32 workers, i64 n, ptowsp_stats* stats,
+                     std::vector<std::vector<char>>* recordings = nullptr) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
   ptowsp_error error{};
@@ -97,6 +98,34 @@ std::vector<i64> run(const char* path, u32 workers, i64 n, ptowsp_stats* stats) 
     ptowsp_run_stats(r, stats);
     ptowsp_run_free(r);
   }
+  const auto zero = [&] {
+    y.assign(y.size(), 0);
+    pool.assign(pool.size(), 0);
+  };
+  // As often as before, each time decided by somebody else.
+  const auto controlled = [&](i32 flags, const ptowsp_control* control) {
+    std::vector<char> recording;
+    zero();
+    for (u32 repeat = 0; repeat < 3; ++repeat) {
+      ptowsp_run* r = ptowsp_run_start_controlled(program, bindings, 5, flags, control, nullptr,
+                                                  nullptr, &error);
+      CHECK(r != nullptr);
+      CHECK_EQ(ptowsp_run_wait(r, -1, &error), 0);
+      recording.resize(ptowsp_run_recording(r, nullptr, 0));
+      ptowsp_run_recording(r, recording.data(), recording.size());
+      ptowsp_run_free(r);
+    }
+    return recording;
+  };
+  if (recordings != nullptr) {
+    recordings->push_back(controlled(PTOWSP_RUN_RECORD, nullptr));
+    const ptowsp_control again{recordings->back().data(), recordings->back().size(), 0};
+    CHECK(controlled(0, &again) == recordings->back());
+    for (u64 seed = 0; seed < 3; ++seed) {
+      const ptowsp_control drawn{nullptr, 0, seed};
+      recordings->push_back(controlled(PTOWSP_RUN_SEED, &drawn));
+    }
+  }
   ptowsp_program_free(program);
   ptowsp_plan_free(plan);
   y.insert(y.end(), pool.begin(), pool.end());
@@ -115,6 +144,20 @@ TEST(every_number_of_workers_gives_the_same_result) {
             wanted);
       CHECK_EQ(together.tasks, alone.tasks);
       CHECK(together.workspace_bytes > 0);
+    }
+  }
+}
+
+TEST(recorded_replayed_and_drawn_runs_give_the_same_result) {
+  for (const char* path : {KINDS_PLAN, SCHEDULED_PLAN}) {
+    for (const i64 n : {1, 7, 60}) {
+      ptowsp_stats stats{};
+      const std::vector<i64> wanted = run(path, 1, n, &stats);
+      for (u32 workers = 1; workers <= 4; ++workers) {
+        std::vector<std::vector<char>> recordings;
+        CHECK(run(path, workers, n, &stats, &recordings) == wanted);
+        CHECK_EQ(recordings.size(), 4u);
+      }
     }
   }
 }

@@ -225,11 +225,34 @@ TEST(traces_hold_the_newest_events_and_count_the_rest) {
   ptowsp_run_free(r);
 }
 
+TEST(traces_hold_what_tasks_waited_for) {
+  Wavefront w({{Directive::START, {1, 0}}, {Directive::TRACE, {1, 100}}});
+  Native native(&w.maker, 3);
+  const auto b = w.bind(6, 6);
+  ptowsp_run* r =
+      ptowsp_run_start(native.program, b.data(), b.size(), 0, nullptr, nullptr, &native.error);
+  CHECK_EQ(ptowsp_run_wait(r, -1, &native.error), 0);
+  const std::size_t bytes = ptowsp_run_trace_block(r, PTOWSP_BLOCK_EDGES, nullptr, 0);
+  std::vector<ptowsp_edge> edges(bytes / sizeof(ptowsp_edge));
+  ptowsp_run_trace_block(r, PTOWSP_BLOCK_EDGES, edges.data(), bytes);
+  CHECK_EQ(edges.size(), 60u);  // 5 x 6 down and 6 x 5 to the right
+  std::vector<ptowsp_event> events(36);
+  CHECK_EQ(ptowsp_run_trace(r, events.data(), events.size()), 36u);
+  std::vector<u64> start(36);
+  std::vector<u64> end(36);
+  for (const ptowsp_event& e : events) {
+    start[e.seq] = e.start_ns;
+    end[e.seq] = e.end_ns;
+  }
+  for (const ptowsp_edge& e : edges) CHECK(end[e.from] <= start[e.to]);
+  ptowsp_run_free(r);
+}
+
 TEST(directives_that_cannot_be_enforced_are_refused) {
   const Schedule refused[] = {{{Directive::STREAMS, {0}}},        {{Directive::WINDOW, {0, 0, 0}}},
-                              {{Directive::WINDOW, {100, 1, 0}}}, {{Directive::READY, {3}}},
+                              {{Directive::WINDOW, {100, 2, 0}}}, {{Directive::READY, {3}}},
                               {{Directive::DEPS, {5}}},           {{Directive::TRACE, {2, 10}}},
-                              {{Directive::BATCH_DEPS, {4}}}};
+                              {{Directive::BATCH_DEPS, {0}}}};
   for (const Schedule& schedule : refused) {
     Wavefront w(schedule);
     const std::vector<u8> bytes = w.maker.bytes();
@@ -273,7 +296,7 @@ TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
     const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
     program->set_kernel(0, {kernel, nullptr});
     const auto bindings = w.bind(2, 2);
-    const auto run = program->prepare(bindings.data(), bindings.size(), false, &error);
+    const auto run = program->prepare(bindings.data(), bindings.size(), false, {}, &error);
     planted = run->run.get();
     program->run(run.get());
     CHECK_EQ(run->run->error().status, Status::DEADLOCK);

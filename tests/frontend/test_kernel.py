@@ -287,6 +287,11 @@ def test_refuses_two_bodies_and_none(refused: Refused) -> None:
 
     refused(generator, "kernel k is a generator or coroutine")
 
+    def unit() -> None:
+        kernel(exec_unit="gpu")  #!
+
+    refused(unit, "@kernel(exec_unit='gpu')")
+
     def no_function() -> None:
         kernel(print)  #!
 

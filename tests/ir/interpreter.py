@@ -34,6 +34,7 @@ class Task:
     scalars: tuple[int, ...] = ()
     # The phases of P.seq and sequential around it: which block, in which iteration, which phase.
     phases: Phases = field(default_factory=dict, compare=False)
+    call: ir.Call | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -240,4 +241,4 @@ def _task(call: ir.Call, bindings: Bindings, values: Values, path: tuple[int, ..
     indices = tuple(value(i) for i in call.indices)
     scalars = tuple(value(a) for a in call.args if not isinstance(a, ir.Region))
     loops = tuple(values.loops.values())
-    return Task(call.kernel, path, loops, indices, regions, scalars, values.phases)
+    return Task(call.kernel, path, loops, indices, regions, scalars, values.phases, call)

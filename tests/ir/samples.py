@@ -181,12 +181,15 @@ def blocks() -> ir.Module:
 
 
 def cpp() -> ir.Module:
-    """C++ kernels: a short one, and one with includes and several lines."""
+    """C++ kernels: a short one, and one with includes and several lines, for cube cores."""
     params = (ParamDecl("a", IN, F32, 1), ParamDecl("out", OUT, F32, 1))
     source = '\nfloat s = 0;  // "sum"\nfor (int i = 0; i < 4; ++i) s += a[i];\nout[0] = s;\n'
     kernels = (
         ir.KernelDecl("step", params, ir.BodyForm.CPP, "out[0] = a[0] + 1.0f;", (), loc(2)),
-        ir.KernelDecl("total", params, ir.BodyForm.CPP, source, ("<cmath>", '"my.h"'), loc(5)),
+        ir.KernelDecl(
+            *("total", params, ir.BodyForm.CPP, source, ("<cmath>", '"my.h"'), loc(5)),
+            exec_unit=ir.ExecUnit.CUBE,
+        ),
     )
     args = (Region("X", (part(IX, 4),)), Region("Y", (part(IX, 1),)))
     calls = tuple(ir.Call(k.name, (IX,), args) for k in kernels)

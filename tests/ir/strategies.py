@@ -363,12 +363,13 @@ class _Maker:
         return ir.ParamDecl(name, self.pick(*ir.Mode), dtype, rank)
 
     def kernel(self, params: tuple[ir.AnyParam, ...]) -> ir.KernelDecl:
-        name, loc = self.name(), self.draw(locs)
+        name, loc, unit = self.name(), self.draw(locs), self.pick(*ir.ExecUnit)
         if self.draw(st.booleans()):
-            return ir.KernelDecl(name, params, ir.BodyForm.PYTHON, f"module.{name}", (), loc)
+            source = f"module.{name}"
+            return ir.KernelDecl(name, params, ir.BodyForm.PYTHON, source, (), loc, unit)
         source = self.pick("", "p0[0] = 1;", 'int x = 0;\nthrow "no";\n', "\n\n// λ\t\\\n")
         includes = self.pick((), ("<cmath>", '"mine.h"'))
-        return ir.KernelDecl(name, params, ir.BodyForm.CPP, source, includes, loc)
+        return ir.KernelDecl(name, params, ir.BodyForm.CPP, source, includes, loc, unit)
 
     # --- the whole ---
 
@@ -573,6 +574,7 @@ def wild_modules() -> st.SearchStrategy[ir.Module]:
         st.text(),
         st.lists(st.text(), max_size=2).map(tuple),
         locs,
+        st.sampled_from(ir.ExecUnit),
     )
     args = st.lists(st.none() | any_ints | st.text(), max_size=3).map(tuple)
     return st.builds(

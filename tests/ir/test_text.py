@@ -126,6 +126,7 @@ KERNEL = 'kernel k(a: in f32[]) python "k"'
         ),
         ("module m symbol n: array f33", "expected a dtype such as f32, found f33", 1, 26),
         ("module m symbol n: extent =", "expected an integer, found the end of the text", 1, 28),
+        ("module m kernel k() on gpu", "expected one of any, vector, cube, found gpu", 1, 24),
         ("module m tensor X: f32[:, 2]", "expected ':', found 2", 1, 27),
         ("module m tensor X: f32[:] at l3", "expected one of global, l2, ub, l1, found l3", 1, 30),
         ("module m tensor X: f32[:] layout [T]", "expected 'R' or 'S', found T", 1, 35),

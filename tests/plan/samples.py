@@ -217,6 +217,7 @@ def tiers() -> Plan:
         w.item(Op.FREE, 0)
         w.item(Op.BARRIER)
     same, earlier = w.add(DepsDistance()), w.add(DepsDistance(expr=w.loop_var(0)))
+    any_ = w.add(DepsDistance(open=1))
     w.add(
         Deps(
             source=first, sink=second, proof=ProofKind.DISTANCE, hazard=HazardKind.RAW,
@@ -232,6 +233,7 @@ def tiers() -> Plan:
     w.add(
         Deps(
             source=second, sink=second, proof=ProofKind.UNKNOWN, hazard=HazardKind.WAW,
+            distance=any_, num_distance=1,
             reason=w.deps_string("bucket is i // 8"),
         )
     )  # fmt: skip

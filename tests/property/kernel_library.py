@@ -57,14 +57,17 @@ _FLOATS = f"""
 
 
 def _integers(name: str, **params: tuple[str, int]) -> ir.KernelDecl:
-    """A kernel over u64 parameters, each given as (mode, rank that the kernel sees)."""
+    """A kernel over u64 parameters, each given as (mode, rank that the kernel sees). Those with
+    matrices are for cube cores."""
     source = "[[maybe_unused]] uint64_t s = 1;\n"
     source += "".join(_READ[r].format(p) for p, (mode, r) in params.items() if mode == "in")
     source += _WAIT
     for param, (mode, rank) in params.items():
         source += {"in": {}, "out": _SET, "inout": _UPDATE}[mode].get(rank, "").format(param)
     decls = tuple(ParamDecl(p, _MODES[mode], U64, r) for p, (mode, r) in params.items())
-    return ir.KernelDecl(name, decls, ir.BodyForm.CPP, source, _INCLUDES)
+    matrix = any(rank == 2 for _, rank in params.values())
+    unit = ir.ExecUnit.CUBE if matrix else ir.ExecUnit.VECTOR
+    return ir.KernelDecl(name, decls, ir.BodyForm.CPP, source, _INCLUDES, exec_unit=unit)
 
 
 def _numbers() -> ir.KernelDecl:

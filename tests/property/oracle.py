@@ -3,6 +3,8 @@ times of a trace respect that."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from pto_wsp import ir
@@ -29,6 +31,19 @@ class Order:
         touched = [self._touched(task) for task in self.tasks]
         self.reads = [reads for reads, _ in touched]
         self.writes = [writes for _, writes in touched]
+
+    def most_written(self) -> int:
+        """Bytes of the task that writes the most."""
+        items = {t.name: t.dtype.size for t in TENSORS}
+
+        def written(task: Task) -> int:
+            return sum(
+                items[tensor] * math.prod(extent for _, extent, _ in dims)
+                for (tensor, dims), mode in zip(task.regions, _MODES[task.kernel], strict=True)
+                if mode is not ir.Mode.IN
+            )
+
+        return max(map(written, self.tasks), default=0)
 
     def demands(self, first: int, second: int) -> str | None:
         """Why task `second` must wait for task `first`, which is before it in program order."""

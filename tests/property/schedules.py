@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 
 from hypothesis import strategies as st
 
 from pto_wsp import ir
 from pto_wsp.ir import Binary, BinaryOp, Const
-from pto_wsp.plan import DepthScope, DispatchPolicy, PoolPolicy, ReadyPolicy, TimingPolicy
+from pto_wsp.plan import (
+    DepthScope,
+    DispatchPolicy,
+    PoolPolicy,
+    ReadyPolicy,
+    TimingPolicy,
+    WindowUnit,
+)
 
 TRACED = ir.Directive("TRACE", (1, 1 << 16))
+# On a virtual clock, where tasks take 0 to 4 cycles.
+VIRTUAL = ir.Directive("TRACE", (2, 1 << 16, Binary(BinaryOp.MOD, ir.TaskOrdinal(), Const(5))))
 STEALS, PRIORITY = ReadyPolicy.WORK_STEAL, ReadyPolicy.PRIORITY
 
 
@@ -61,15 +70,40 @@ def dispatches(draw: st.DrawFn, steals: bool = False) -> tuple[ir.DirectiveArg, 
 
 
 @st.composite
+def windows(draw: st.DrawFn) -> tuple[int, int]:
+    """Tasks or bytes; `fitting` makes those of bytes large enough for each task alone."""
+    if draw(some(True, False)):
+        return draw(some(1, 2, 7, 64, 8192)), WindowUnit.TASKS
+    return draw(some(1, 16, 100, 3000)), WindowUnit.BYTES
+
+
+def fitting(
+    schedule: tuple[ir.Directive, ...], most: int, loops: Set[str]
+) -> tuple[ir.Directive, ...]:
+    """The schedule for tasks that write up to `most` bytes, in loops of these names."""
+
+    def fits(directive: ir.Directive) -> Iterator[ir.Directive]:
+        match directive.args:
+            case (int(limit), WindowUnit.BYTES, mode) if directive.name == "WINDOW":
+                yield ir.Directive("WINDOW", (max(limit, most), WindowUnit.BYTES, mode))
+            case (str(axis), _) if axis not in loops:
+                return
+            case _:
+                yield directive
+
+    return tuple(fit for directive in schedule for fit in fits(directive))
+
+
+@st.composite
 def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive, ...]:
     """Complete dependence policies with any other directives; always a trace. `issued` says
     whether there are directives beyond window, start and ready."""
-    given: list[ir.Directive] = [TRACED]
+    given: list[ir.Directive] = [draw(some(TRACED, TRACED, VIRTUAL))]
     ready = draw(some(None, 1, 2, 3)) if issued else draw(some(None, 1, 2))
     maybe: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
         "DEPS": lambda: (draw(some(0, 2)),),
         "START": lambda: draw(some((0, 0), (1, 0), (2, 1), (2, 5), (2, 100_000))),
-        "WINDOW": lambda: (draw(some(1, 2, 7, 64, 8192)), 0, draw(some(0, 0, 2))),
+        "WINDOW": lambda: (*draw(windows()), draw(some(0, 0, 2))),
     }
     if issued:
         streams = draw(some(None, 1, 2, 5))
@@ -80,6 +114,10 @@ def schedules(draw: st.DrawFn, issued: bool | None = None) -> tuple[ir.Directive
     for name, args in maybe.items():
         if draw(some(True, True, False)):
             given.append(ir.Directive(name, args()))
+    if draw(some(True, False, False)):  # seldom, since it keeps a run from being inline
+        given.append(ir.Directive("BATCH_DEPS", (draw(some(1, 2, 5, 1000)),)))
+    axes = draw(st.lists(some("i1", "i2", "w"), max_size=2, unique=True))
+    given += [ir.Directive("PREFETCH", (axis, draw(some(1, 2, 7)))) for axis in axes]
     if issued:
         given += _gates(draw, given)
     return tuple(given)
@@ -95,7 +133,10 @@ def _issued(
     found: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
         "DISPATCH": lambda: draw(dispatches(steals)),
         "TIMING": lambda: draw(st.sampled_from(timings)),
-        "POOLS": lambda: (PoolPolicy.CUSTOM, draw(some(1, 2, 5)), draw(keys())),
+        "POOLS": lambda: draw(
+            st.tuples(st.just(PoolPolicy.CUSTOM), some(1, 2, 5), keys())
+            | st.just((PoolPolicy.BY_EXEC_UNIT,))
+        ),
     }
     if streams is not None:
         number = streams

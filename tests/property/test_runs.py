@@ -15,21 +15,24 @@ from pto_wsp.backends import registry
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
-from pto_wsp.plan import Plan
+from pto_wsp.plan import Axis, Plan, WindowUnit
 from pto_wsp.runtime.program import Program
 from tests.property.kernel_library import loaded
 from tests.property.nests import Case, cases
 from tests.property.oracle import Order
-from tests.property.schedules import schedules
+from tests.property.schedules import fitting, schedules
 
 TRACED = (ir.Directive("TRACE", (1, 1 << 16)),)
 # One worker that takes the newest task of a complete graph: a missing dependence always shows.
 ADVERSARY = (ir.Directive("READY", (2,)), ir.Directive("START", (1, 0)), *TRACED)
 
 
-def scheduled(plan: Plan, schedule: tuple[ir.Directive, ...]) -> Plan:
-    """The plan under another schedule; the tasks are lowered once per case only."""
-    return plan.with_schedule_of(lower(ir.Module("schedule", (), (), (), (), schedule)))
+def scheduled(plan: Plan, schedule: tuple[ir.Directive, ...], most: int = 1 << 16) -> Plan:
+    """The plan under another schedule, with room for tasks that write up to `most` bytes; the
+    tasks are lowered once per case only."""
+    loops = {plan.string(axis.name) for axis in plan.records(Axis)}
+    fits = fitting(schedule, most, loops)
+    return plan.with_schedule_of(lower(ir.Module("schedule", (), (), (), (), fits)))
 
 
 def program(
@@ -49,10 +52,11 @@ def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: in
         reference.execute(**values)
         hashed = reference.task_hash()
     plain = TRACED if seed % 2 else ()
+    most = max(order.most_written(), 1)
     for directives, threads in ((ADVERSARY, 1), (schedule, workers), (plain, workers)):
         memory, values = case.bind()
         options = {"num_threads": threads, "seed": seed}
-        with program(scheduled(plan, directives), "cpu_sim", **options) as tested:
+        with program(scheduled(plan, directives, most), "cpu_sim", **options) as tested:
             assert tested.task_hash(**values) == hashed
             tested.execute(hash=True, **case.bind()[1])  # elsewhere; now all workers are awake
             assert tested.task_hash() == hashed
@@ -60,14 +64,35 @@ def check(case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: in
             stats = tested.stats
             assert stats.tasks == stats.generated == len(order.tasks)
             assert sum(stats.worker_tasks) == len(order.tasks)
-            assert stats.live_high <= _window(directives)
+            records, written = _window(directives, most)
+            assert stats.live_high <= records
+            assert stats.window_bytes_high <= written
             if directives:  # without any there is no trace
                 assert order.violations(tested.trace) == []
+                assert_edges_hold(tested)
         assert np.array_equal(memory, wanted)
 
 
-def _window(schedule: tuple[ir.Directive, ...]) -> int:
-    return next((int(d.args[0] or 0) for d in schedule if d.name == "WINDOW"), 8192)
+def assert_edges_hold(tested: Program) -> None:
+    """Whoever waited for a task has started after its end, and was generated after it."""
+    trace = np.sort(tested.trace, order="seq")
+    edges = tested.edges
+    src, dst = (np.searchsorted(trace["seq"], edges[name]) for name in ("src", "dst"))
+    assert (trace["seq"][src] == edges["src"]).all()
+    assert (trace["seq"][dst] == edges["dst"]).all()
+    assert (edges["src"] < edges["dst"]).all()
+    assert (trace["end_ns"][src] <= trace["start_ns"][dst]).all()
+
+
+def _window(schedule: tuple[ir.Directive, ...], most: int) -> tuple[int, int]:
+    """Records and bytes that may be alive at once."""
+    for directive in fitting(schedule, most, set()):
+        match directive.args:
+            case (int(limit), WindowUnit.BYTES, _) if directive.name == "WINDOW":
+                return 8192, limit
+            case (int(limit), *_) if directive.name == "WINDOW":
+                return limit, 0
+    return 8192, 0
 
 
 HOW = (schedules(), st.integers(1, 4), st.integers(0, 3))

@@ -8,11 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import pto_wsp
 from pto_wsp import _core, dtypes
-from pto_wsp.backends.cpu import backend as cpu_backend
+from pto_wsp.backends.cpu import trace as cpu_trace
 from pto_wsp.frontend import policies
 from pto_wsp.frontend.schedule import Schedule
 from pto_wsp.runtime.stats import Stats
@@ -73,14 +74,16 @@ def test_directives_have_their_numbers() -> None:
         .with_stream_by(lambda t: t.rows)
         .with_timing(policies.TimingPolicy.batched(2))
         .with_depth(policies.DepthGate(2))
+        .with_batch_deps(2)
+        .with_prefetch(policies.Prefetch("rows", 2))
     )
     names = {d.name for d in everything.directives()}
-    assert len(names) == 11
+    assert len(names) == 13
     assert names <= in_core("Directive").keys()
 
 
 def test_trace_events_have_the_layout_of_the_core() -> None:
-    assert cpu_backend._EVENT.itemsize == _core.EVENT_SIZE
+    assert np.dtype(cpu_trace._TASK).itemsize == _core.TRACED_SIZE
 
 
 def test_the_stub_describes_the_core(tmp_path: Path) -> None:

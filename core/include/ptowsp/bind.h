@@ -127,6 +127,7 @@ class Workspace {
 // What a run brings along. Without a workspace, temporaries have no memory: nothing can run.
 struct BindOptions {
   u32 workers = 1;
+  u32 lanes = 1;  // iterations of one loop that are generated at a time
   std::shared_ptr<Workspace>* workspace = nullptr;  // what earlier runs had; grows as needed
 };
 
@@ -214,6 +215,7 @@ struct BoundLoop {
   u32 row = 0;
   bool repeats = false;   // LOOP_WHILE: the extent is only a limit
   u32 leaf_site = kNone;  // the loop's body is one task of this site and nothing else
+  bool forks = false;     // the schedule has several iterations generated at a time
 };
 
 // What a plan was bound to; see rebind.cpp.
@@ -265,6 +267,17 @@ class BoundPlan {
   u32 independent_axis() const { return independent_axis_; }
   // Tasks of iterations before `index` of that loop. False if the plan does not say.
   bool tasks_before(i64 index, u64* out) const;
+
+  // Where the schedule has several iterations of a loop generated at a time; none to begin with.
+  void set_forks(const std::vector<u32>& axes) {
+    for (BoundLoop& loop : loops_) loop.forks = false;
+    for (const u32 axis : axes) loops_[axis].forks = true;
+  }
+  // Tasks of the current iteration of a loop; false if they cannot be counted.
+  bool iteration_tasks(u32 axis, const i64* vars, i64* out, Error* error) const {
+    const u32 tasks = plan_->get<Section::AXIS>(axis).body_tasks;
+    return tasks != kNone && eval(exprs_[tasks], vars, out, error);
+  }
 
   // Tasks of the whole program. False if nobody knows before it runs.
   bool total_tasks(u64* out) const;

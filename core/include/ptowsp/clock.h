@@ -37,11 +37,10 @@ class Clock {
     ns_per_tick_ = static_cast<double>(ns) / static_cast<double>(passed);
   }
 
-  // Nanoseconds since the run began, for a value of ticks(); after calibrate().
-  u64 ns(u64 at) const {
-    const i64 passed = static_cast<i64>(at - first_);
-    return passed <= 0 ? 0 : static_cast<u64>(static_cast<double>(passed) * ns_per_tick_);
-  }
+  // A value of ticks() is (ticks - first()) * ns_per_tick() nanoseconds behind the beginning of
+  // the run; after calibrate().
+  u64 first() const { return first_; }
+  double ns_per_tick() const { return ns_per_tick_; }
   // Nanoseconds since the run began, now.
   u64 since() const {
     const auto t = std::chrono::steady_clock::now() - begin_;

@@ -18,6 +18,7 @@ enum class Event : u8 {
   GroupClose,  // it ends
   Load,        // control waits for data: Cursor::site says which; go on with loaded()
   Drain,       // copies of a temporary begin anew: set `drained` when all tasks have ended
+  Fork,        // a loop of which several iterations are to be generated at a time begins
   Done,        // no more events
   Error        // an expression failed; the cursor must not be advanced further
 };
@@ -31,6 +32,9 @@ struct Cursor {
   u32 copy = kNone;   // the copy of temporaries to use; kNone: each iteration takes the next one
   u32 drains = 0;     // no hazards keep old tasks of a copy from new ones: Drain does
   u32 drained = 0;
+  u32 stop = 0;        // the walk ends with the iteration of the loop at this depth; 0: it does not
+  u32 first_copy = 0;  // where copies go on: first_copy, first_copy + copy_step ...
+  u32 copy_step = 1;
   u64 next_task = 0;        // task_id of the next task
   u64 task_id = 0;          // of the last Task event
   i64 vars[kMaxVars] = {};  // see plan.h
@@ -42,6 +46,12 @@ struct Cursor {
   // A cursor over iterations [lo, hi) of the parallel loop that is the whole entry; `before` tasks
   // come before them in program order.
   static Cursor over_range(const BoundPlan& plan, u32 entry, i64 lo, i64 hi, u64 before);
+
+  // Behind a Fork event, on a copy of the cursor: only iteration `index` of that loop, before which
+  // `before` tasks come in program order. False: it has no column.
+  bool only_iteration(const BoundPlan& plan, i64 index, u64 before, Error* error);
+  // Behind a Fork event: past the loop, before whose end `before` tasks come.
+  void past_fork(const BoundPlan& plan, u64 before);
 
   // Behind a Task event in a leaf loop: how many tasks of that loop are left, this one included.
   i64 leaf_left() const { return frames[depth - 1].end - frames[depth - 1].index; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ptowsp/awaited.h"
+#include "ptowsp/byte_window.h"
 #include "ptowsp/cursor.h"
 #include "ptowsp/deque.h"
 #include "ptowsp/issuer.h"
@@ -19,6 +20,7 @@
 #include "ptowsp/task_table.h"
 #include "ptowsp/tensor_map.h"
 #include "ptowsp/tile_map.h"
+#include "ptowsp/trace.h"
 #include "ptowsp/tracking.h"
 
 namespace ptowsp {
@@ -45,6 +47,7 @@ class Flow {
     Full,   // the window has no room for the next one
     Waits,  // control needs a value, or a buffer, that live tasks may still write
     Done,   // there are no more tasks
+    Forks,  // several iterations of the loop that begins are to be generated at a time
     Failed  // an expression or a bound failed
   };
 
@@ -61,6 +64,13 @@ class Flow {
 
   // The issuer is told of every task where it is made.
   void set_issuer(Issuer* issuer, u32 streams);
+
+  // What tasks wait for is written there.
+  void set_notes(GeneratorTrace* notes) { notes_ = notes; }
+  // Each task gets a record of its own.
+  void make_singly() {
+    for (SiteMaker& maker : makers_) maker.strip = 1;
+  }
 
   bool try_lock() {
     return !token_.load(std::memory_order_relaxed) &&
@@ -105,7 +115,9 @@ class Flow {
     table_.collect([this](u32 slot) {
       const TaskTable::Record& r = table_[slot];
       if (r.count() == 0) return;  // a join
+      if (bytes_) bytes_->give(slot);
       live_ -= r.count();
+      if (!lanes_.empty()) lanes_[lane_of_[slot]].live -= r.count();
       entries_ -= r.count() * tracking_.entries(r.site());
     });
   }
@@ -113,45 +125,34 @@ class Flow {
   // a phase that ended on the way released; its slots go back through freed(slot).
   template <class Ready, class Freed>
   Made make(u32 most, Ready ready, Freed freed, Error* error) {
+    if (lanes_.empty()) return make_some(&most, ready, freed, error);
     while (most > 0) {
-      if (!pending_ && !(in_leaf_ && cursor_.leaf_next())) {
-        const Event event = cursor_.advance(plan_, error);
-        if (event == Event::Done) return Made::Done;
-        if (event == Event::Error) return Made::Failed;
-        in_leaf_ = event == Event::Task && at_leaf();
-        if (event == Event::Load) {
-          if (load(error)) continue;
-          return error->ok() ? Made::Waits : Made::Failed;
-        }
-        if (event == Event::Drain) {
-          collect();
-          if (live_ > 0) return Made::Waits;
-          cursor_.drained = 1;
-          continue;
-        }
-        if (event != Event::Task) {
-          on_group(event, ready, freed);
-          continue;
-        }
+      if (forked_ && !next_lane(error)) {
+        if (!error->ok()) return Made::Failed;
+        end_fork();
       }
-      pending_ = true;
-      const SiteMaker& maker = makers_[cursor_.site];
-      if (!has_room()) return Made::Full;
-      if (maker.needs_regions && !check_regions(cursor_.site, error)) return Made::Failed;
-      if (hashed_ && !hash_task(error)) return Made::Failed;
-      if (in_leaf_ && maker.moves) {
-        most -= make_leaf(maker, most, ready);
-      } else {
-        if (!make_one(maker, ready, freed, error)) return Made::Failed;
-        most -= 1;
+      const u32 turn = forked_ ? std::min(most, lanes_turn_) : most;
+      u32 left = turn;
+      const Made made = make_some(&left, ready, freed, error);
+      most -= turn - left;
+      if (made == Made::Forks) {
+        begin_fork();
+      } else if (made == Made::Done && forked_) {
+        lanes_[lane_].working = false;
+      } else if (made == Made::Waits && forked_ && !in_turns_) {
+        lanes_[lane_].waits = true;
+        if (!others_can_go_on()) return made;
+      } else if (made != Made::Some) {
+        return made;
+      } else if (forked_) {
+        lane_turns_ += 1;
       }
-      pending_ = false;
     }
     return Made::Some;
   }
 
   // For tasks that run where they are generated, without records.
-  Cursor& cursor() { return cursor_; }
+  Cursor& cursor() { return *cursor_; }
   bool take_pending() {
     const bool was = pending_;
     pending_ = in_leaf_ = false;
@@ -172,17 +173,30 @@ class Flow {
   }
 
   // Whether a task could be made now, if there are any left.
-  bool can_make() const { return live_ < window_ && table_.available() > open_.size(); }
+  bool can_make() const {
+    return live_ < window_ && table_.available() > open_.size() && (!bytes_ || bytes_->has_room());
+  }
   // Who waits for what, for a run in which nothing runs.
   std::string waiting_report();
 
   u32 live() const { return live_; }
-  u64 made() const { return cursor_.next_task - (pending_ ? 1 : 0); }
+  u64 made() const { return lanes_.empty() ? main_.next_task - (pending_ ? 1 : 0) : submitted_; }
+  // The number of a slot's first task in the order of generation.
+  u64 seq(u32 slot) const { return lanes_.empty() ? table_[slot].task_id : seqs_[slot]; }
+  // Before anything is made: where several iterations of a loop are generated at a time.
+  // `steady`: at no pace that differs from run to run.
+  void set_orders(const std::vector<LoopOrder>& orders, u32 workers, bool steady);
+  // Whether a task has been generated; in a steady run only.
+  bool was_made(u64 task_id) const {
+    return lanes_.empty() ? task_id < made() : task_id < ids_.size() && ids_[task_id];
+  }
+  bool has_lanes() const { return !lanes_.empty(); }
   u64 edges() const { return edges_; }
   u64 phases() const { return phases_; }
   // Both grow until the next collect().
   u64 live_high() const { return std::max<u64>(live_high_, live_); }
   u64 map_high() const { return std::max(map_high_, entries_); }
+  u64 bytes_high() const { return bytes_ ? bytes_->high() : 0; }
   u64 bounds_checked() const { return bounds_checked_; }
   u64 loads() const { return loads_; }
   const TaskHash& hash() const { return hash_; }
@@ -202,6 +216,17 @@ class Flow {
     u32 join_edges = 0;  // tasks that the join waits for by an edge
     bool used = false;
     explicit Phase(TaskRef g) : gate(g) {}
+  };
+
+  // One of several iterations of a loop that are generated at a time.
+  struct Lane {
+    Cursor cursor;
+    std::vector<Phase> open;  // while another lane is at work
+    bool in_leaf = false;
+    bool pending = false;
+    bool working = false;  // has an iteration
+    bool waits = false;    // control waits for a value
+    u32 live = 0;          // tasks
   };
 
   // What making a task of one site needs to know, close together.
@@ -224,6 +249,58 @@ class Flow {
   };
   static constexpr u64 kAhead = 5;  // tasks whose predecessors are fetched early
 
+  template <class Ready, class Freed>
+  Made make_some(u32* most, Ready ready, Freed freed, Error* error) {
+    while (*most > 0) {
+      if (!pending_ && !(in_leaf_ && cursor_->leaf_next())) {
+        const Event event = cursor_->advance(plan_, error);
+        if (event == Event::Done) return Made::Done;
+        if (event == Event::Error) return Made::Failed;
+        if (event == Event::Fork) return Made::Forks;
+        in_leaf_ = event == Event::Task && at_leaf();
+        if (event == Event::Load) {
+          if (load(error)) continue;
+          return error->ok() ? Made::Waits : Made::Failed;
+        }
+        if (event == Event::Drain) {
+          collect();
+          if (live_ > 0) return Made::Waits;
+          cursor_->drained = 1;
+          continue;
+        }
+        if (event != Event::Task) {
+          on_group(event, ready, freed);
+          continue;
+        }
+      }
+      pending_ = true;
+      const SiteMaker& maker = makers_[cursor_->site];
+      if (!has_room()) return Made::Full;
+      if (maker.needs_regions && !check_regions(cursor_->site, error)) return Made::Failed;
+      if (bytes_ && !bytes_->fits(written())) return too_large(error) ? Made::Failed : Made::Full;
+      if (maker.needs_regions) bounds_checked_ += maker.site->num_checked;
+      if (hashed_ && !hash_task(error)) return Made::Failed;
+      if (in_leaf_ && maker.moves) {
+        *most -= make_leaf(maker, *most, ready, error);
+        if (issuer_ != nullptr && !error->ok()) return Made::Failed;
+      } else {
+        if (!make_one(maker, ready, freed, error)) return Made::Failed;
+        *most -= 1;
+      }
+      pending_ = false;
+    }
+    return Made::Some;
+  }
+
+  // flow_lanes.cpp
+  void begin_fork();
+  bool next_lane(Error* error);
+  bool begin_iteration(u32 lane, Error* error);
+  void switch_to(u32 lane);
+  bool others_can_go_on() const;
+  void end_fork();
+  void note_ids(u64 first, u32 count);
+
   bool at_leaf() const;
   // Whether the cursor's task fits into the window and the table.
   bool has_room() {
@@ -238,15 +315,24 @@ class Flow {
     live_ += count;
     entries_ += u64{count} * maker.entries;
     record_ = &table_[task.slot];
-    record_->set(cursor_.site, count);
-    record_->task_id = cursor_.task_id + static_cast<u64>(done);
-    table_.set_loops(record_, cursor_.vars, maker.level, done);
+    record_->set(cursor_->site, count);
+    record_->task_id = cursor_->task_id + static_cast<u64>(done);
+    if (!lanes_.empty()) enter_lane(task.slot, count);
+    table_.set_loops(record_, cursor_->vars, maker.level, done);
     for (u32 r = 0; r < maker.site->num_registers; ++r) {
-      table_.set_register(record_, maker.level + r, cursor_.vars[maker.site->registers[r]]);
+      table_.set_register(record_, maker.level + r, cursor_->vars[maker.site->registers[r]]);
     }
     num_edges_ = 0;
+    if (bytes_) bytes_->take(task.slot, count * written());
     if (!open_.empty()) enter_phase(task);
     return task;
+  }
+  void enter_lane(u32 slot, u32 count) {
+    lane_of_[slot] = lane_;
+    lanes_[lane_].live += count;
+    seqs_[slot] = submitted_;
+    if (steady_) note_ids(table_[slot].task_id, count);
+    submitted_ += count;
   }
   template <class Ready>
   void publish(TaskRef task, Ready ready) {
@@ -256,13 +342,13 @@ class Flow {
   // A record for the cursor's task. There is room.
   template <class Ready, class Freed>
   bool make_one(const SiteMaker& maker, Ready ready, Freed freed, Error* error) {
-    if (maker.site->checks_afters && !cursor_.check_afters(plan_, error)) return false;
+    if (maker.site->checks_afters && !cursor_->check_afters(plan_, error)) return false;
     if (maker.site->num_afters > 0 && !find_awaited(*maker.site, ready, freed, error)) return false;
     const TaskRef task = new_record(maker, 1, 0);
     if (issuer_ != nullptr && !place(task, error)) return false;
     for (const TaskRef t : waits_) depend(t, task.slot);
     waits_.clear();
-    if (maker.site->awaited) awaited_->add(cursor_.site, cursor_.vars, task);
+    if (maker.site->awaited) awaited_->add(cursor_->site, cursor_->vars, task);
     for (const TrackedAccess* a = maker.begin; a != maker.end; ++a) {
       if (a->tile) touch(*a, tile_number(maker, *a), task);
     }
@@ -283,7 +369,7 @@ class Flow {
         waits_.push_back(task);
         continue;
       }
-      std::vector<TaskRef>* group = awaited_->group(after.site, after.shared, cursor_.vars);
+      std::vector<TaskRef>* group = awaited_->group(after.site, after.shared, cursor_->vars);
       if (group == nullptr) continue;
       std::erase_if(*group, [this](TaskRef t) { return table_.ended(t); });
       if (group->size() > kMany) join_group(group, ready, freed);
@@ -298,7 +384,9 @@ class Flow {
     if (boxes_) boxes_->remove(&box_entries_[join.slot]);
     u32 edges = 0;
     for (const TaskRef t : *group) {
-      edges += table_.add_edge(t, join.slot, edges) == TaskTable::Edge::Added ? 1u : 0u;
+      if (table_.add_edge(t, join.slot, edges) != TaskTable::Edge::Added) continue;
+      edges += 1;
+      if (notes_ != nullptr) notes_->edge(name_of(t), name_of(join));
     }
     group->clear();
     if (table_.publish(join.slot, edges)) {
@@ -310,7 +398,7 @@ class Flow {
   // Where the schedule puts the task. It waits for the one before it in its stream.
   bool place(TaskRef task, Error* error) {
     u32 stream = kNone;
-    if (!issuer_->place(cursor_, task.slot, &stream, error)) return false;
+    if (!issuer_->place(*cursor_, task.slot, seq(task.slot), &stream, error)) return false;
     if (stream == kNone) return true;
     depend(stream_last_[stream], task.slot);
     stream_last_[stream] = task;
@@ -318,9 +406,10 @@ class Flow {
   }
   bool task_at(const BoundAfter& after, TaskRef* out, Error* error);
   // Up to `most` records for the cursor's task and those behind it in its leaf loop, as long as
-  // there is room; there is for one. Leaves the cursor at the last task made.
+  // there is room; there is for one. Leaves the cursor at the last task made. With an issuer, the
+  // cursor goes along, since keys are read from it.
   template <class Ready>
-  u32 make_leaf(const SiteMaker& maker, u32 most, Ready ready) {
+  u32 make_leaf(const SiteMaker& maker, u32 most, Ready ready, Error* error) {
     Moving moving[kMaxTensorArgs];
     Moving* const end = moving + (maker.end - maker.begin);
     for (Moving* m = moving; m != end; ++m) {
@@ -328,13 +417,15 @@ class Flow {
       m->number = tile_number(maker, *m->access);
       m->step = static_cast<u64>(tracking_.step(*m->access, maker.level));
     }
-    const i64 left = cursor_.leaf_left();
+    const i64 left = cursor_->leaf_left();
     i64 done = 0;
     u32 made = 0;
     do {
       const i64 room = std::min<i64>(maker.strip, window_ - live_);
-      const u32 count = static_cast<u32>(std::min(left - done, room));
-      const TaskRef task = new_record(maker, count, done);
+      u32 count = static_cast<u32>(std::min(left - done, room));
+      if (bytes_) count = bytes_->room(written(), count);
+      const TaskRef task = new_record(maker, count, issuer_ != nullptr ? 0 : done);
+      if (issuer_ != nullptr && !place(task, error)) return made;
       for (Moving* m = moving; m != end; ++m) {
         u32 k = 0;
         do {
@@ -347,12 +438,13 @@ class Flow {
       publish(task, ready);
       done += count;
       made += 1;
-    } while (made < most && done < left && has_room());
-    cursor_.leaf_skip(done);
+    } while (made < most && done < left && has_room() && (!bytes_ || bytes_->fits(written())) &&
+             (issuer_ == nullptr || cursor_->leaf_next()));
+    if (issuer_ == nullptr) cursor_->leaf_skip(done);
     return made;
   }
   u64 tile_number(const SiteMaker& maker, const TrackedAccess& a) const {
-    return a.affine ? tracking_.number(a, cursor_.vars, *maker.site)
+    return a.affine ? tracking_.number(a, cursor_->vars, *maker.site)
                     : tracking_.tile_of(regions_[a.argument]);
   }
   void touch(const TrackedAccess& a, u64 number, TaskRef task) {
@@ -366,6 +458,9 @@ class Flow {
     }
   }
   void touch_tiles(const TrackedAccess& a, u64 number, TaskRef task);
+  // Bytes that the cursor's task writes; its regions are there if they are needed.
+  u64 written() const { return bytes_->bytes(cursor_->site, regions_.data()); }
+  bool too_large(Error* error) const;
   bool check_regions(u32 site, Error* error);
   bool load(Error* error);
   bool hash_task(Error* error);
@@ -374,7 +469,15 @@ class Flow {
   void depend(TaskRef before, u32 slot) {
     if (!before.any() || before.slot == slot) return;
     const TaskTable::Edge edge = table_.add_edge(before, slot, record_, num_edges_);
-    if (edge == TaskTable::Edge::Added) num_edges_ += 1;
+    if (edge != TaskTable::Edge::Added) return;
+    num_edges_ += 1;
+    if (notes_ != nullptr) notes_->edge(name_of(before), seq(slot));
+  }
+  // How a trace calls a task, of several the last one, or a join.
+  u64 name_of(TaskRef t) const {
+    const TaskTable::Record& r = table_[t.slot];
+    if (r.site() == kJoinSite) return PTOWSP_JOIN | (u64{t.slot} << 32) | t.tag;
+    return seq(t.slot) + r.count() - 1;
   }
   void find_boxes(TaskRef task);
   void make_makers(const ScheduleConfig& config, u32 workers);
@@ -394,7 +497,7 @@ class Flow {
   static u32 sequential_depth(const BoundPlan& plan);
   static std::unique_ptr<FlowMemory> fitting(std::unique_ptr<FlowMemory> memory,
                                              const BoundPlan& plan, const Tracking& tracking,
-                                             u32 window);
+                                             u32 window, u32 lanes);
 
   const BoundPlan& plan_;
   const u32 window_;
@@ -404,11 +507,14 @@ class Flow {
   TaskTable& table_;
   TileMap& tiles_;
   std::optional<FixedTensorMap> boxes_;  // where there are accesses that are not tiles
-  alignas(kCacheLine) Cursor cursor_;
+  std::optional<ByteWindow> bytes_;      // where the window counts bytes
+  alignas(kCacheLine) Cursor main_;
+  Cursor* cursor_ = &main_;  // or that of a lane
   std::vector<Phase> open_;
   std::optional<Awaited> awaited_;  // where the plan has explicit dependences
   std::vector<TaskRef> waits_;      // explicit ones, of the task being made
   Issuer* issuer_ = nullptr;
+  GeneratorTrace* notes_ = nullptr;
   std::vector<TaskRef> stream_last_;  // by stream
   u32 spare_ = 0;                     // joins that one task may need for them
   std::vector<Region> regions_;
@@ -427,6 +533,26 @@ class Flow {
   u64 map_high_ = 0;
   u64 bounds_checked_ = 0;
   u64 loads_ = 0;
+  // Where a loop's iterations are generated several at a time:
+  std::vector<Lane> lanes_;
+  std::vector<LoopOrder> orders_;
+  u32 workers_ = 1;
+  u32 lane_ = 0;           // at work
+  u32 num_lanes_ = 0;      // of this loop
+  bool in_turns_ = false;  // lanes have turns of one task; else whoever has the fewest goes on
+  u32 lanes_turn_ = 1;     // records until the next lane has its turn
+  u64 lane_turns_ = 0;     // taken
+  bool forked_ = false;    // in such a loop
+  u32 fork_axis_ = 0;
+  i64 next_iteration_ = 0;  // that no lane has
+  i64 end_iteration_ = 0;
+  u64 tasks_before_ = 0;      // next_iteration_, in program order
+  std::size_t shared_ = 0;    // phases around the loop
+  u64 submitted_ = 0;         // tasks
+  std::vector<u32> lane_of_;  // by slot
+  bool steady_ = false;
+  std::vector<bool> ids_;      // steady: by task, whether it was made
+  std::vector<u64> seqs_;     // by slot
   const bool hashed_;
   TaskHash hash_;
   alignas(kCacheLine) std::atomic<bool> token_{false};

@@ -68,6 +68,8 @@ struct HashSum {
 struct TaskHash {
   u64 lane[2] = {0, 0};
 
+  bool operator==(const TaskHash&) const = default;
+
   void add(const HashSum& task) {
     lane[0] += fmix(task.lane[0]);
     lane[1] += fmix(task.lane[1]);

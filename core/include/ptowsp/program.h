@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -29,13 +30,12 @@ class Program;
 struct QueuedRun {
   Program* program = nullptr;
   std::unique_ptr<Run> run;
+  std::string trace_file;  // or empty
   bool asynchronous = false;
   bool done = false;    // under the pool's lock
   bool orphan = false;  // its threads stayed in the parent of a fork, perhaps holding its locks
 
-  ~QueuedRun() {
-    if (orphan) static_cast<void>(run.release());  // waiters that do not exist never leave it
-  }
+  ~QueuedRun();
 };
 
 class Program {
@@ -50,7 +50,7 @@ class Program {
 
   // A run with these bindings, not started. Null: `error` says what does not fit.
   std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count, bool hashed,
-                                     Error* error);
+                                     RunControl control, Error* error);
   // Waits for its turn, runs with the calling thread as worker 0, returns when it has ended.
   void run(QueuedRun* run);
   // Queues the run for the driver thread and returns.
@@ -60,6 +60,10 @@ class Program {
   // Cancels what is queued or running, then joins all threads.
   void close();
   void after_fork();
+  // Later runs write their traces there; empty: to memory.
+  void set_trace_file(std::string path);
+  // What a run that is not looked at any more has recorded its trace in.
+  void recycle(std::unique_ptr<TraceMemory> memory);
 
  private:
   struct Pool {
@@ -71,15 +75,19 @@ class Program {
     std::thread driver;
     Run* current = nullptr;
     RunParts spare;  // of the last run that ended well
-    u64 epoch = 0;   // counts runs; a worker takes part once in each
-    u32 busy = 0;    // workers still inside the current run
+    std::vector<std::unique_ptr<TraceMemory>> spare_traces;
+    std::string trace_file;
+    u64 epoch = 0;  // counts runs; a worker takes part once in each
+    u32 busy = 0;   // workers still inside the current run
     bool closing = false;
   };
 
   Program() = default;
   RunParts bind(const ptowsp_binding* bindings, std::size_t count, Error* error);
+  bool identify(const BoundPlan& bound, RunControl* control, bool* hashed, Error* error) const;
   void make_threads(Pool* pool);
   void run_front(QueuedRun* run);
+  void give_trace(QueuedRun* run);
   void worker_main(Pool* pool, u32 worker);
   void driver_main(Pool* pool);
 

@@ -141,6 +141,60 @@ typedef struct {
   int64_t indices[PTOWSP_MAX_LOOPS];
 } ptowsp_event;
 
+/* A task as it is recorded: times are ticks, see ptowsp_trace_info. Its loop indices lie behind it,
+ * as many int64_t as the deepest call has loops. */
+typedef struct {
+  uint64_t task_id;
+  uint64_t seq;
+  uint64_t ready;
+  uint64_t start;
+  uint64_t end;
+  uint64_t take; /* 0 where info.ordered is 0: the order is that of `start` */
+  uint32_t site;
+  uint32_t stream;
+  uint32_t worker;
+  uint16_t pool;
+  uint8_t stolen;
+  uint8_t num_loops;
+} ptowsp_traced;
+
+/* Task `to` waited for `from`: their seq. A number with the highest bit set names a join, which is
+ * no task: it ends with the last task that has an edge to it. */
+typedef struct {
+  uint64_t from;
+  uint64_t to;
+} ptowsp_edge;
+
+#define PTOWSP_JOIN (1ull << 63)
+
+/* The value of a counter (enum TraceCounter) from that tick on. */
+typedef struct {
+  uint64_t ticks;
+  uint32_t counter;
+  uint32_t value;
+} ptowsp_sample;
+
+enum {
+  PTOWSP_BLOCK_TASKS = 0,   /* ptowsp_traced with indices */
+  PTOWSP_BLOCK_EDGES = 1,   /* ptowsp_edge */
+  PTOWSP_BLOCK_SAMPLES = 2, /* ptowsp_sample */
+};
+
+/* In a trace file, in front of each block. */
+typedef struct {
+  uint32_t kind;
+  uint32_t reserved;
+  uint64_t bytes;
+} ptowsp_block;
+
+/* How a trace is read. A time in nanoseconds is (ticks - first_tick) * ns_per_tick. */
+typedef struct {
+  uint64_t first_tick;
+  double ns_per_tick;
+  uint32_t levels;  /* loop indices behind each ptowsp_traced */
+  uint32_t ordered; /* `take` is recorded */
+} ptowsp_trace_info;
+
 /* Loads and validates a plan; the bytes are copied. NULL on failure. */
 ptowsp_plan* ptowsp_plan_load(const void* bytes, size_t size, ptowsp_error* error);
 void ptowsp_plan_free(ptowsp_plan* plan);
@@ -157,20 +211,40 @@ void ptowsp_program_close(ptowsp_program* program);
 void ptowsp_program_free(ptowsp_program* program);
 int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptowsp_kernel_fn fn,
                                   void* user);
+/* Runs that are started later write their traces to this file, each from its beginning; NULL keeps
+ * them in memory. A file that cannot be written fails the run. */
+void ptowsp_program_set_trace_file(ptowsp_program* program, const char* path);
 /* After fork() in the child: forgets threads that do not exist there. */
 void ptowsp_program_after_fork(ptowsp_program* program);
 
 /* How a run is made. */
 enum {
-  PTOWSP_RUN_ASYNC = 1, /* a thread of the program is worker 0, and the call returns at once */
-  PTOWSP_RUN_HASH = 2,  /* adds up the task hash; see ptowsp_run_hash */
+  PTOWSP_RUN_ASYNC = 1,  /* a thread of the program is worker 0, and the call returns at once */
+  PTOWSP_RUN_HASH = 2,   /* adds up the task hash; see ptowsp_run_hash */
+  PTOWSP_RUN_RECORD = 4, /* keeps its decisions; see ptowsp_run_recording */
+  PTOWSP_RUN_SEED = 8,   /* draws the interleaving from ptowsp_control.seed */
 };
+
+/* What decides in place of the workers: a recording, whose order and placement are repeated, or a
+ * seed. Workers take turns, so such a run is slow; its decisions are kept. */
+typedef struct {
+  const void* recording; /* or NULL */
+  size_t recording_size;
+  uint64_t seed; /* with PTOWSP_RUN_SEED */
+} ptowsp_control;
 
 /* Starts a run. Unless `flags` has PTOWSP_RUN_ASYNC, the calling thread is worker 0 and the run has
  * ended on return. NULL only when the run could not be made (bad bindings): `error` says why. */
 ptowsp_run* ptowsp_run_start(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
                              int32_t flags, ptowsp_interrupt_fn interrupt, void* user,
                              ptowsp_error* error);
+/* The same, decided by `control`, which may be NULL. A recording that is damaged or of another run
+ * is refused (status RECORDING_MISFIT); one of a plan whose tasks depend on data may turn out not
+ * to fit while it runs. */
+ptowsp_run* ptowsp_run_start_controlled(ptowsp_program* program, const ptowsp_binding* bindings,
+                                        size_t count, int32_t flags, const ptowsp_control* control,
+                                        ptowsp_interrupt_fn interrupt, void* user,
+                                        ptowsp_error* error);
 /* Waits for the end of a run: its status, or TIMEOUT. timeout_ns < 0 waits for ever. */
 int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error);
 /* Asks a run to end early; it then has the status INTERRUPTED. */
@@ -180,8 +254,15 @@ void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats);
 void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts);
 /* The task hash of a run that was started with PTOWSP_RUN_HASH and has ended. */
 void ptowsp_run_hash(const ptowsp_run* run, uint64_t hash[2]);
-/* Copies up to `capacity` events in seq order of each worker; returns how many there are. */
+/* Copies up to `capacity` events, in the order in which tasks started; returns how many there are.
+ * None where the trace goes to a file. */
 size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity);
+/* The trace as it was recorded: copies the entries of a kind of block and returns their bytes. */
+size_t ptowsp_run_trace_block(const ptowsp_run* run, uint32_t kind, void* out, size_t bytes);
+void ptowsp_run_trace_info(const ptowsp_run* run, ptowsp_trace_info* info);
+/* The decisions of a run that was recorded or controlled and has ended, also of one that failed: up
+ * to `size` bytes of the recording; returns how many there are, 0 if nothing was kept. */
+size_t ptowsp_run_recording(const ptowsp_run* run, void* bytes, size_t size);
 /* Must not be called before the run has ended. */
 void ptowsp_run_free(ptowsp_run* run);
 

@@ -10,9 +10,12 @@
 //            last of them in a deque, and steals or generates when it has none. Where the order is
 //            open it takes its own in the order of generation; work_steal() takes the newest, and
 //            fifo() keeps one set for all workers, always the smallest seq first.
+//   Virtual  a Flow whose workers are simulated by one thread, in the order of a virtual clock.
 // Inline and Split serve only the default ready and start policies, which leave the order open. A
 // Flow under the default policies whose tasks turn out to run one after the other anyway goes on
-// inline for a while, since handing them around costs more than running them.
+// inline for a while, since handing them around costs more than running them. A recorded run is
+// Inline or a Flow; one that repeats a recording or draws its order from a seed is a Flow with a
+// Controller.
 //
 // Thread roles: any number of threads call work(id) once each, with different ids; id 0 also polls
 // the interrupt. cancel() may come from anywhere. The lock is never held while a kernel or the
@@ -27,7 +30,9 @@
 #include <vector>
 
 #include "ptowsp/clock.h"
+#include "ptowsp/controller.h"
 #include "ptowsp/deque.h"
+#include "ptowsp/end_batch.h"
 #include "ptowsp/flow.h"
 #include "ptowsp/park.h"
 #include "ptowsp/ready_set.h"
@@ -49,7 +54,7 @@ class Run {
  public:
   // `parts` has at least a plan.
   Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelSlot>* kernels,
-      u32 workers, u64 seed, bool hashed = false);
+      u32 workers, u64 seed, bool hashed = false, RunControl control = {});
 
   void set_interrupt(ptowsp_interrupt_fn fn, void* user) {
     interrupt_ = fn;
@@ -62,11 +67,16 @@ class Run {
     crew_user_ = user;
   }
   // Whether begin() has use for memory.
-  bool needs_memory() const { return mode_ == Mode::Flow && memory_ == nullptr; }
+  bool needs_memory() const { return tracks() && memory_ == nullptr; }
   // Comes before work(). `memory` is what an earlier run has left, or null.
   void begin(std::unique_ptr<FlowMemory> memory);
   // Comes after all work(). What the next run may use; nothing, if this one failed.
   RunParts end();
+  // Before begin(). Whatever is recorded goes there.
+  void set_trace(std::unique_ptr<TraceMemory> memory, std::unique_ptr<TraceSpool> spool);
+  bool is_traced() const { return traced_; }
+  // After everybody has looked at the trace.
+  std::unique_ptr<TraceMemory> take_trace() { return std::move(trace_); }
   // Takes part until the run is over.
   void work(u32 worker);
   void cancel();
@@ -88,33 +98,28 @@ class Run {
   u32 workers() const { return static_cast<u32>(workers_.size()); }
   TaskHash hash() const;
   u64 worker_tasks(u32 worker) const { return workers_[worker]->tasks; }
+  bool keeps_decisions() const { return control_with_.record || control_with_.controlled(); }
+  Recording recording() const;
   u64 trace_size() const;
-  // Calls fn(event) for each traced task.
-  template <class Fn>
-  void each_event(Fn fn) const {
-    for (const auto& w : workers_) {
-      w->trace.each([&](ptowsp_event event) {
-        event.ready_ns = clock_.ns(event.ready_ns);
-        event.start_ns = clock_.ns(event.start_ns);
-        event.end_ns = clock_.ns(event.end_ns);
-        fn(event);
-      });
-    }
-  }
+  std::vector<ptowsp_event> events() const;
+  ptowsp_trace_info trace_info() const;
+  std::size_t trace_block(u32 kind, void* out, std::size_t bytes) const;
 
  private:
-  enum class Mode : u8 { Inline, Split, Flow };
+  enum class Mode : u8 { Inline, Split, Flow, Virtual };
 
   // What belongs to one worker, on lines of its own.
   struct alignas(kCacheLine) Worker {
     TaskRunner runner;
-    TraceRing trace;
+    TraceRing* trace = nullptr;
+    u64 now = 0;  // if traced: the last time it looked at the clock
     u64 tasks = 0;
     u64 parks = 0;
     u64 bounds_checked = 0;
     u64 loads = 0;
     TaskHash hash;  // of tasks that it ran where it generated them
     std::vector<Region> regions;
+    Prefetched prefetched;
     u32 budget = 1;    // inline tasks until the next look at the clock
     u32 interval = 1;  // what budget is set to then
     std::chrono::steady_clock::time_point looked{};
@@ -127,22 +132,28 @@ class Run {
     u32 free_first = kNil;   // ended slots not given back yet
     u32 free_last = kNil;
     u32 free_count = 0;
-    u64 take = 0;  // fifo() and Issuer: number of the take
+    std::vector<u32> arrived;  // Issuer: tasks that the one that ended made ready
+    u64 take = 0;              // fifo() and Issuer: number of the take
     u64 random = 0;
     u64 stolen = 0;
     u64 ready_high = 0;
-    std::atomic<u64> done{0};  // `tasks`, for others to read
+    std::atomic<u64> done{0};    // `tasks`, for others to read
+    EndBatch batch;              // batch_deps
+    std::vector<u32> committed;  // being committed; empty otherwise
+    u64 batches = 0;
+    u64 early_flushes = 0;
     // Guards `own` and `place`. Their worker holds it except while it is inside a kernel and has
     // tasks to spare, so that a long task never keeps others from those behind it.
     alignas(kCacheLine) std::atomic<bool> closed{true};
     Error error;  // of the task being run; kept here because clearing one costs more than a task
-    Worker(TaskRunner with, u64 capacity) : runner(std::move(with)), trace(capacity) {}
+    explicit Worker(TaskRunner with) : runner(std::move(with)) {}
   };
 
   using Lock = std::unique_lock<std::mutex>;
   static Mode choose_mode(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
-                          bool hashed);
+                          bool hashed, const RunControl& control);
 
+  void set_forks();
   // run_inline.cpp
   void work_inline(u32 worker);
   bool next_range(Cursor* cursor);
@@ -151,7 +162,6 @@ class Run {
   bool load_here(u32 worker, Cursor* cursor, Error* error);
   bool hash_here(u32 worker, const Cursor& cursor, Error* error);
   bool run_task(u32 worker, const Cursor& cursor, Error* error);
-  bool run_traced(u32 worker, ptowsp_event* event, const i64* loops, Error* error);
   bool look_at_clock(u32 worker);
   // Looks at the clock about every kPollEvery, whatever the length of tasks: the number of tasks
   // between two looks follows from the time the last ones took. False: the run is to end.
@@ -162,9 +172,40 @@ class Run {
     return true;
   }
 
+  // run_traced.cpp
+  void begin_trace();
+  void end_trace();
+  struct TracedTask;
+  bool run_traced(u32 worker, const TracedTask& task, const i64* loops, Error* error);
+  bool run_traced_strip(u32 worker, u32 slot, bool stolen);
+  i64 run_traced_leaf(u32 worker, Cursor* cursor, i64 count, Error* error);
+  bool cycles_of(u32 site, const i64* loops, u64 task_id, u64* out, Error* error) const;
+  void count(TraceCounter counter, u64 value) {
+    if (notes_) notes_->sample(now(), static_cast<u32>(counter), value);
+  }
+  // Ticks of the clock that the trace is in.
+  u64 now() const { return mode_ == Mode::Virtual ? virtual_now_ : Clock::ticks(); }
+  // Nanoseconds, or cycles, since the run began.
+  u64 since() const { return mode_ == Mode::Virtual ? virtual_now_ : clock_.since(); }
+  // Whether the order in which tasks are taken is decided in one place.
+  bool is_ordered() const {
+    return config_.issued || config_.ready == ReadyPolicy::FIFO || control_.has_value();
+  }
+
+  // run_virtual.cpp
+  struct Ending;
+  void work_virtual();
+  bool start_virtual(u32 worker, Ending* out);
+  void end_virtual(const Ending& task);
+  void generate_virtual(u32 worker);
+  bool take_any(u32 worker, u32* slot, bool* stolen);
+  void end_any(u32 worker, u32 slot);
+
   // run_flow.cpp
   void work_flow(u32 worker);
   bool find_task(u32 worker, u32* slot, bool* stolen);
+  void push_ready(u32 worker, u32 slot);
+  bool take_ready(u32 worker, u32* slot, bool* stolen);
   bool steal(u32 worker, u32* slot);
   bool steal_shared(Worker* me, Worker* victim, u32* slot);
   bool steal_own(Worker* me, Worker* victim, u32* slot);
@@ -172,12 +213,22 @@ class Run {
   void keep(Worker* me, u32 slot);
   bool runs_low(Worker& me);
   bool run_single(u32 worker, u32 slot);
-  bool run_strip(u32 worker, u32 slot, bool stolen);
+  bool run_strip(u32 worker, u32 slot);
+  bool run_one(u32 worker, u32 slot, bool stolen);
   bool run_slot(u32 worker, u32 slot, bool stolen);
   bool generate_burst(u32 worker);
-  void generate_locked(u32 worker);
+  void generate_locked(u32 worker, u32 burst = kBurst);
   void make_ready(u32 worker, u32 slot);
   void end_slot(u32 worker, u32 slot);
+  // Calls ready(slot) for the tasks that waited only for this one.
+  template <class Ready>
+  void finish_slot(Worker* me, u32 slot, Ready ready) {
+    if (generated_all_.load(std::memory_order_acquire)) {
+      flow_->finish(slot, true, ready, [](u32) {});  // nobody needs slots any more
+    } else {
+      flow_->finish(slot, alone_, ready, [&](u32 ended) { free_slot(me, ended); });
+    }
+  }
   void free_slot(Worker* me, u32 slot);
   void give_back(Worker* me);
   void start_held(u32 worker);
@@ -191,12 +242,46 @@ class Run {
   bool nothing_ready();
   void push_fifo(Worker* me, u32 slot);
   bool take_fifo(Worker* me, u32* slot);
-  void issue(u32 worker, u32 slot);
-  bool take_issued(u32 worker, u32* slot, bool* stolen);
+  // run_batch.cpp
+  void end_in_batch(u32 worker, u32 slot);
+  bool flush_batches(u32 worker);
+  void commit(u32 worker);
+
+  // run_issue.cpp
+  void work_issued(u32 worker);
+  bool take_issued(u32 worker, Issuer::Taken* task);
+  bool end_issued(u32 worker, u32 slot, Issuer::Taken* task);
+  void end_without_taking(u32 worker, u32 slot);
+  void commit_issued(u32 worker);
+  void collect_arrivals(Worker* me, u32 slot);
   void issue_held(u32 worker);
   void after_issue(bool some);
+  void wake_others();
+  void gate_overflowed();
   // Only one policy asks for the time, and asking costs as much as a short task.
-  u64 issue_time() const { return config_.timing == TimingPolicy::RATE_LIMIT ? clock_.since() : 0; }
+  u64 issue_time() const {
+    if (config_.timing != TimingPolicy::RATE_LIMIT) return 0;
+    return control_ ? control_->now_ns : since();
+  }
+
+  // run_controlled.cpp
+  void begin_controlled();
+  void work_controlled(u32 worker);
+  bool wait_for_turn(u32 worker);
+  void end_controlled(u32 worker, u32 slot);
+  void make_ready_controlled(u32 worker, u32 slot);
+  void decide();
+  Error misfit(const std::string& what) const;
+  bool decide_again(Controller::Next* next, Error* error);
+  bool make_until(u64 task, Error* error);
+  bool decide_behind(Controller::Next* next, Error* error);
+  bool draw(Controller::Next* next, Error* error);
+  void collect_all();
+  void generate_controlled();
+  bool draw_event(Controller::Next* next);
+  bool take_controlled(Controller::Next* next);
+  bool let_go_controlled();
+
   void check_stuck();
   u64 total_done() const;
   void call_crew() {
@@ -205,6 +290,7 @@ class Run {
   }
 
   void fail(Error error);
+  bool tracks() const { return mode_ == Mode::Flow || mode_ == Mode::Virtual; }
 
   static constexpr u32 kBurst = 64;
   static constexpr std::chrono::milliseconds kPollEvery{20};
@@ -213,10 +299,13 @@ class Run {
   std::unique_ptr<Tracking> tracking_;  // this and the memory: until begin()
   std::unique_ptr<FlowMemory> memory_;
   const ScheduleConfig config_;
+  const RunControl control_with_;
   const Mode mode_;
   const bool traced_;
   const bool hashed_;  // the task hash is added up
+  const bool alone_;   // one worker: nobody adds edges while it ends a task
   const u64 seed_;
+  std::optional<Prefetcher> prefetcher_;
   Clock clock_;
   ptowsp_interrupt_fn interrupt_ = nullptr;
   void* interrupt_user_ = nullptr;
@@ -230,9 +319,11 @@ class Run {
   std::atomic<bool> started_{true};                    // Flow: the start policy has let go
   std::atomic<bool> crew_called_{false};
   std::optional<Flow> flow_;
-  std::optional<Issuer> issuer_;  // where the schedule says more than an order
+  std::optional<Issuer> issuer_;       // where the schedule says more than an order
+  std::optional<Controller> control_;  // where something else decides
+  std::optional<Recorder> recorder_;   // where workers decide and that is to be known
   alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
-  std::atomic<u64> next_take_{0};                        // traced tasks so far
+  u64 next_take_ = 0;                                    // of fifo(), under its lock
   // Flow:
   std::mutex fifo_mutex_;
   std::optional<FifoReady> fifo_;  // the ready tasks, for fifo()
@@ -247,8 +338,15 @@ class Run {
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
   u64 control_waits_ = 0;
+  bool control_waiting_ = false;
   u64 start_released_ = 0;
   u64 start_held_ = 0;
+
+  std::unique_ptr<TraceSpool> spool_;  // if the trace goes to a file
+  std::unique_ptr<TraceMemory> trace_;
+  std::optional<GeneratorTrace> notes_;  // of the token holder
+  std::optional<Keys> keys_;             // Virtual
+  u64 virtual_now_ = 0;                  // Virtual: cycles since the run began
 
   i64 last_iteration_ = 0;  // Split: past the loop
   i64 range_ = 1;           // Split: iterations a worker takes at once

@@ -1,6 +1,7 @@
 // The schedule section, decoded for the CPU target. Every directive is understood or refused.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "ptowsp/error.h"
@@ -28,7 +29,27 @@ struct GateConfig {
   u32 key = kNone;
 };
 
+// ORDER, for one of the loops over the axis that it names.
+struct LoopOrder {
+  u32 axis = 0;
+  OrderPolicy policy = OrderPolicy::SEQUENTIAL;
+  u32 count = 0;
+  u32 entry = 0;  // SCHEDULE
+
+  // Iterations that are generated at a time.
+  u32 lanes(u32 workers) const {
+    if (policy == OrderPolicy::SEQUENTIAL) return 1;
+    return policy == OrderPolicy::INTERLEAVED ? count : workers;
+  }
+};
+
+struct PrefetchConfig {
+  u32 axis = 0;  // SCHEDULE_STRING: the loop's name
+  i64 depth = 1;
+};
+
 struct ScheduleConfig {
+  static constexpr i64 kMostLanes = 1024;
   static constexpr u32 kMostGates = 4;
   static constexpr u32 kMostPools = 64;
   Matching matching = Matching::Overlap;
@@ -36,9 +57,13 @@ struct ScheduleConfig {
   StartPolicy start = StartPolicy::IMMEDIATE;
   u64 start_threshold = 0;
   u32 window = 8192;
+  u64 window_bytes = 0;  // 0: only records are counted
+  u64 batch_deps = 0;    // 0: successors are released at once
+  std::vector<PrefetchConfig> prefetches;
   WindowMode window_mode = WindowMode::STALL;
   TracePolicy trace = TracePolicy::NONE;
-  u64 trace_capacity = 1u << 20;  // events kept per worker
+  u64 trace_capacity = 1u << 16;  // tasks kept per worker
+  u32 cycles_key = kNone;         // trace=cycles(key)
   // What needs an Issuer:
   u32 priority_key = kNone;  // ready=priority(key)
   Dispatch dispatch;
@@ -54,6 +79,13 @@ struct ScheduleConfig {
   u32 num_gates = 0;
   GateConfig gates[kMostGates];
   bool issued = false;  // some directive needs an Issuer
+  std::vector<LoopOrder> orders;
+
+  u32 most_lanes(u32 workers) const {
+    u32 most = 1;
+    for (const LoopOrder& order : orders) most = std::max(most, order.lanes(workers));
+    return most;
+  }
 
   // False: a directive that this target cannot enforce, named in `error`.
   static bool decode(const PlanView& plan, ScheduleConfig* out, Error* error);

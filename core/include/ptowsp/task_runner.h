@@ -11,6 +11,8 @@
 
 #include "ptowsp/bind.h"
 #include "ptowsp/lines.h"
+#include "ptowsp/prefetch.h"
+#include "ptowsp/recording.h"
 
 namespace ptowsp {
 
@@ -27,11 +29,20 @@ class TaskRunner {
 
   // Before another run, for which the plan was bound again: tensors may have moved.
   void restart(const std::vector<KernelSlot>& kernels);
+  // What to prefetch before each task of a run; null: nothing.
+  void set_prefetcher(const Prefetcher* prefetcher, Prefetched* prefetched) {
+    prefetcher_ = prefetcher;
+    prefetched_ = prefetched;
+  }
+
+  // Takes down when tasks begin and end; null: nobody does.
+  void set_recorder(Recorder* recorder) { recorder_ = recorder; }
 
   // Runs one task; `loops` are its loop indices and registers, as BoundPlan::pack() puts them.
   // False: it failed or could not be evaluated, see `error`.
   bool run(u32 site, const i64* loops, u64 task_id, Error* error) {
     SiteCall& s = sites_[site];
+    if (prefetcher_ != nullptr) prefetcher_->ahead(site, loops, prefetched_);
     if (s.simple) {
       point_views(&s, loops);
     } else if (!fill_views(site, loops, task_id, error)) {
@@ -40,8 +51,13 @@ class TaskRunner {
     if (s.call.num_scalars > 0 && !fill_scalars(site, loops, task_id, error)) return false;
     s.call.indices = loops;
     s.call.task_id = task_id;
+    if (recorder_ != nullptr) recorder_->starts(s.call.worker, task_id);
     const i32 result = s.kernel.fn(&s.call, s.kernel.user);
-    if (result != 0) failed(site, loops, task_id, result, error);
+    if (result != 0) {
+      failed(site, loops, task_id, result, error);
+    } else if (recorder_ != nullptr) {
+      recorder_->ends(s.call.worker);
+    }
     return result == 0;
   }
 
@@ -81,9 +97,14 @@ class TaskRunner {
   }
   void failed(u32 site, const i64* loops, u64 task_id, i32 result, Error* error) const;
 
+  bool run_each(u32 site, i64* loops, u64 first_task, i64 count, u64* done, Error* error);
+
   const BoundPlan& plan_;
+  Recorder* recorder_ = nullptr;
   LineVector<SiteCall> sites_;
   std::vector<char> message_;
+  const Prefetcher* prefetcher_ = nullptr;
+  Prefetched* prefetched_ = nullptr;
 };
 
 }  // namespace ptowsp

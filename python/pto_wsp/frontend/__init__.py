@@ -21,9 +21,13 @@ from pto_wsp.frontend.kernels import kernel as kernel
 from pto_wsp.frontend.loops import P as P
 from pto_wsp.frontend.policies import Deps as Deps
 from pto_wsp.frontend.policies import DispatchPolicy as DispatchPolicy
+from pto_wsp.frontend.policies import Interleaved as Interleaved
 from pto_wsp.frontend.policies import Metric as Metric
+from pto_wsp.frontend.policies import OrderPolicy as OrderPolicy
+from pto_wsp.frontend.policies import Parallel as Parallel
 from pto_wsp.frontend.policies import Pools as Pools
 from pto_wsp.frontend.policies import ReadyPolicy as ReadyPolicy
+from pto_wsp.frontend.policies import Sequential as Sequential
 from pto_wsp.frontend.policies import StartPolicy as StartPolicy
 from pto_wsp.frontend.policies import TaskWindow as TaskWindow
 from pto_wsp.frontend.policies import TimingPolicy as TimingPolicy

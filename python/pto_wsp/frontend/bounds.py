@@ -17,8 +17,8 @@ from typing import TypeAlias
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import TypeCheckError
-from pto_wsp.frontend import polynomial as poly
-from pto_wsp.frontend.polynomial import Polynomial, Product
+from pto_wsp.ir import polynomial as poly
+from pto_wsp.ir.polynomial import Polynomial, Product
 
 _MOST_NODES = 64  # of an extent that is looked into
 

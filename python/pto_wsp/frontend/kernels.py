@@ -55,12 +55,14 @@ class Kernel:
         params: tuple[Param, ...],
         cpp_src: str | None,
         includes: tuple[str, ...],
+        exec_unit: ir.ExecUnit = ir.ExecUnit.ANY,
     ) -> None:
         self.name = function.__name__
         self.fn = function
         self.params = params
         self.cpp_src = cpp_src
         self.includes = includes
+        self.exec_unit = exec_unit
         self.loc = (
             kernel_source.definition(function)
             if cpp_src is None
@@ -187,11 +189,12 @@ class Kernel:
 
     def decl(self, params: tuple[ir.AnyParam, ...]) -> ir.KernelDecl:
         """The declaration of this kernel specialised to dtypes, ranks and constants."""
-        if self.cpp_src is None:
-            source = f"{self.fn.__module__}.{self.fn.__qualname__}"
-            return ir.KernelDecl(self.name, params, ir.BodyForm.PYTHON, source, (), self.loc)
-        form = ir.BodyForm.CPP
-        return ir.KernelDecl(self.name, params, form, self.cpp_src, self.includes, self.loc)
+        form, source = ir.BodyForm.CPP, self.cpp_src
+        if source is None:
+            form, source = ir.BodyForm.PYTHON, f"{self.fn.__module__}.{self.fn.__qualname__}"
+        return ir.KernelDecl(
+            self.name, params, form, source, self.includes, self.loc, self.exec_unit
+        )
 
     def _index(self, part: object) -> SymInt:
         if is_integer(part):
@@ -275,7 +278,7 @@ class IndexedKernel:
 def kernel(function: Callable[..., None], /) -> Kernel: ...
 @overload
 def kernel(
-    *, cpp_src: str | None = None, cpp_includes: Sequence[str] = ()
+    *, cpp_src: str | None = None, cpp_includes: Sequence[str] = (), exec_unit: str = "any"
 ) -> Callable[[Callable[..., None]], Kernel]: ...
 def kernel(
     function: Callable[..., None] | None = None,
@@ -283,12 +286,15 @@ def kernel(
     *,
     cpp_src: str | None = None,
     cpp_includes: Sequence[str] = (),
+    exec_unit: str = "any",
 ) -> Kernel | Callable[[Callable[..., None]], Kernel]:
     """Make a kernel of a function whose parameters are annotated In[Tensor], Out[Tensor] or
     InOut[Tensor].
 
     The body runs once per task on NumPy views of the regions. With `cpp_src`, that C++ text is the
     body instead and the Python body is `...`; `cpp_includes` are headers for it, such as "<cmath>".
+    `exec_unit` is the kind of core that runs it, "vector", "cube" or "any", where a schedule
+    divides workers by it: Pools.by_exec_unit().
     """
     if cpp_src is not None and (not isinstance(cast(object, cpp_src), str) or not cpp_src.strip()):
         raise _error(
@@ -297,6 +303,7 @@ def kernel(
             "it is the body of the kernel",
             "pass its statements",
         )
+    unit = _exec_unit(exec_unit)
     includes = tuple(_include_line(each) for each in _list_of_includes(cpp_includes))
     if includes and cpp_src is None:
         raise _error(
@@ -317,9 +324,21 @@ def kernel(
                 "leave `...` as the Python body, or remove cpp_src",
                 kernel_source.definition(plain),
             )
-        return Kernel(plain, params, cpp_src, includes)
+        return Kernel(plain, params, cpp_src, includes, unit)
 
     return decorate if function is None else decorate(function)
+
+
+def _exec_unit(name: object) -> ir.ExecUnit:
+    names = {unit.value: unit for unit in ir.ExecUnit}
+    if isinstance(name, str) and name in names:
+        return names[name]
+    raise _error(
+        Code.KERNEL_FUNCTION,
+        f"@kernel(exec_unit={name!r})",
+        "there is no such kind of core",
+        f"use one of {', '.join(map(repr, names))}",
+    )
 
 
 def _checked_function(function: object) -> FunctionType:

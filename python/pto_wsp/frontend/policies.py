@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, cast
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self, cast
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
 from pto_wsp.frontend.keys import Key, key_of
+from pto_wsp.frontend.named_policies import named_policy
 from pto_wsp.frontend.scalar_expr import as_int
 
 # Per policy class: the number of each policy, by the name of the method that makes it.
@@ -27,8 +30,8 @@ NUMBERS: dict[str, dict[str, int]] = {
     },
     "ReadyPolicy": {"fifo": 1, "work_steal": 2, "priority": 3},
     "StartPolicy": {"immediate": 0, "after_orchestration": 1, "threshold": 2},
-    "TracePolicy": {"none": 0, "timestamps": 1},
-    "WindowUnit": {"tasks": 0},
+    "TracePolicy": {"none": 0, "timestamps": 1, "cycles": 2},
+    "WindowUnit": {"tasks": 0, "bytes": 1},
     "DispatchPolicy": {
         "work_steal": 0,
         "round_robin": 1,
@@ -38,9 +41,10 @@ NUMBERS: dict[str, dict[str, int]] = {
         "static_partition": 5,
     },
     "TimingPolicy": {"immediate": 0, "batched": 1, "interleaved": 2, "rate_limit": 3},
-    "Pools": {"single": 0, "custom": 2},
+    "Pools": {"single": 0, "by_exec_unit": 1, "custom": 2},
     "DepthScope": {"global": 0, "per_stream": 1, "per_pool": 2, "per_key": 3},
     "OnFull": {"stall": 0, "error": 1},
+    "OrderPolicy": {"Sequential": 0, "Parallel": 1, "Interleaved": 2},
 }
 
 
@@ -70,6 +74,12 @@ class _Policy:
                 f"there are {forms}",
                 forms,
             )
+
+    @classmethod
+    def named(cls, name: str, /, *args: Any, **kwargs: Any) -> Self:
+        """A policy of another package, registered under that name in the entry point group
+        `pto_wsp.policies`; what else is passed goes to its function."""
+        return named_policy(cls, name, args, kwargs)
 
     @property
     def number(self) -> int:
@@ -167,6 +177,8 @@ class TracePolicy(_Policy):
     """What a run records of each task."""
 
     capacity: int = 0
+    path: Path | None = None
+    key: Key | None = None
 
     @classmethod
     def none(cls) -> TracePolicy:
@@ -174,18 +186,44 @@ class TracePolicy(_Policy):
         return cls("none")
 
     @classmethod
-    def timestamps(cls, capacity: int = 65536) -> TracePolicy:
-        """Times and places of the last `capacity` tasks of each worker."""
-        return cls("timestamps", positive(capacity, "TracePolicy.timestamps(capacity=...)"))
+    def timestamps(
+        cls, path: str | PathLike[str] | None = None, capacity: int = 65536
+    ) -> TracePolicy:
+        """Times and places of tasks and what they waited for: of the last `capacity` tasks of each
+        worker, or with `path` of all of them. Each run then writes that file, for Perfetto."""
+        count = positive(capacity, "TracePolicy.timestamps(capacity=...)")
+        return cls("timestamps", count, _path(path, "TracePolicy.timestamps(path=...)"))
+
+    @classmethod
+    def cycles(
+        cls,
+        key: Callable[[Any], Any],
+        path: str | PathLike[str] | None = None,
+        capacity: int = 65536,
+    ) -> TracePolicy:
+        """The same on a virtual clock, on which a task lasts as many cycles as the key says. The
+        workers are simulated: any number of them, the same trace on every machine."""
+        count = positive(capacity, "TracePolicy.cycles(capacity=...)")
+        found = key_of(key, "TracePolicy.cycles")
+        return cls("cycles", count, _path(path, "TracePolicy.cycles(path=...)"), found)
+
+    def directive(self) -> tuple[ir.DirectiveArg, ...]:
+        """The path is not part of it: a plan says nothing about the machine it runs on, and must
+        not name files there."""
+        key = () if self.key is None else (self.key.expr,)
+        return (self.number, self.capacity, *key)
 
     def __repr__(self) -> str:
-        capacity = f"capacity={self.capacity}" if self.kind == "timestamps" else ""
-        return f"TracePolicy.{self.kind}({capacity})"
+        parts = [] if self.key is None else [str(self.key)]
+        parts += [] if self.path is None else [f"path={str(self.path)!r}"]
+        parts += [f"capacity={self.capacity}"] if self.capacity else []
+        return f"TracePolicy.{self.kind}({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskWindow:
-    """At most `size` tasks are generated and not finished at any time."""
+    """At most `size` tasks are generated and not finished at any time; with unit="bytes", at most
+    as many as write `size` bytes together (Out, InOut and Accum regions, temporaries included)."""
 
     size: int = 8192
     unit: str = "tasks"
@@ -193,18 +231,11 @@ class TaskWindow:
 
     def __post_init__(self) -> None:
         positive(self.size, "TaskWindow(size)")
-        if self.unit == "bytes":
-            raise _coded_error(
-                Code.DIRECTIVE_NOT_ENFORCED,
-                'TaskWindow(unit="bytes")',
-                "this version does not count bytes and so could not enforce the limit",
-                'limit the number of tasks: TaskWindow(size, unit="tasks")',
-            )
         if self.unit not in NUMBERS["WindowUnit"]:
             raise directive_error(
                 f"TaskWindow(unit={self.unit!r})",
                 "no such unit",
-                'use unit="tasks"',
+                'use unit="tasks" or unit="bytes"',
             )
         if not isinstance(cast(object, self.mode), WindowMode):
             raise directive_error(
@@ -323,6 +354,12 @@ class Pools(_Policy):
         return cls("single")
 
     @classmethod
+    def by_exec_unit(cls) -> Pools:
+        """Pool 0 runs kernels of exec_unit "vector" and "any", pool 1 those of "cube". Workers are
+        divided evenly between them whatever the kernels are, like the cores of a machine."""
+        return cls("by_exec_unit", 2)
+
+    @classmethod
     def custom(cls, key: Callable[[Any], Any], count: int) -> Pools:
         """Pool number key modulo `count`."""
         found = key_of(key, "Pools.custom")
@@ -382,6 +419,58 @@ class DepthGate:
         return (self.depth, scope, full, *(() if self.key is None else (self.key.expr,)))
 
 
+@dataclass(frozen=True, slots=True)
+class OrderPolicy:
+    """In which order the values of an axis are generated: `Sequential`, `Parallel` or
+    `Interleaved(n)`."""
+
+    kind: str
+    count: int = 0
+
+    def directive(self, axis: str) -> tuple[ir.DirectiveArg, ...]:
+        count = (self.count,) if self.kind == "Interleaved" else ()
+        return (axis, NUMBERS["OrderPolicy"][self.kind], *count)
+
+    def __repr__(self) -> str:
+        return self.kind + (f"({self.count})" if self.count else "")
+
+
+# One after the other.
+Sequential = OrderPolicy("Sequential")
+# Several at a time, each at its own pace.
+Parallel = OrderPolicy("Parallel")
+
+
+def Interleaved(n: int) -> OrderPolicy:  # noqa: N802 - one of three values
+    """n values of the axis at a time, in turns of one task; one that ends gives way to the next."""
+    return OrderPolicy("Interleaved", positive(n, "Interleaved(n)"))
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """What the task `depth` iterations further along an axis reads is prefetched."""
+
+    axis: str
+    depth: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast(object, self.axis), str):
+            raise directive_error(
+                f"prefetch(axis={self.axis!r})",
+                "an axis is given by its name",
+                'write prefetch("rows", 2) for a loop over the parameter rows',
+            )
+        positive(self.depth, "prefetch(axis, depth)")
+
+
+def _path(value: object, form: str) -> Path | None:
+    if value is None or isinstance(value, str | PathLike):
+        return None if value is None else Path(cast("str | PathLike[str]", value))
+    raise directive_error(
+        f"{form}: {value!r}", "it is a path", 'write path="trace.json" or path="trace.json.gz"'
+    )
+
+
 def positive(value: object, form: str) -> int:
     number = None if isinstance(value, bool) else as_int(value)
     if number is None or not 1 <= number < 2**63:
@@ -390,8 +479,4 @@ def positive(value: object, form: str) -> int:
 
 
 def directive_error(what: str, why: str, fix: str) -> ScheduleError:
-    return _coded_error(Code.DIRECTIVE_VALUE, what, why, fix)
-
-
-def _coded_error(code: Code, what: str, why: str, fix: str) -> ScheduleError:
-    return ScheduleError(code, what, loc=srcloc.here(), why=why, fix=fix)
+    return ScheduleError(Code.DIRECTIVE_VALUE, what, loc=srcloc.here(), why=why, fix=fix)

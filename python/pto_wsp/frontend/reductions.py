@@ -9,7 +9,6 @@ from typing import TypeVar
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
-from pto_wsp.frontend import polynomial as poly
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.scalar_expr import (
     BoolLike,
@@ -22,6 +21,7 @@ from pto_wsp.frontend.scalar_expr import (
     poly_expr,
 )
 from pto_wsp.frontend.trace import current
+from pto_wsp.ir import polynomial as poly
 
 MAX_LEVELS = 4  # of the plan format
 T = TypeVar("T")

@@ -10,10 +10,8 @@ import numpy as np
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
-from pto_wsp.frontend import polynomial as poly
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.names import indexes_something
-from pto_wsp.frontend.polynomial import Polynomial
 from pto_wsp.frontend.refusal import (
     ARITHMETIC,
     COMPARISONS,
@@ -25,6 +23,8 @@ from pto_wsp.frontend.refusal import (
     UNTRACED_ARITHMETIC,
     refuse,
 )
+from pto_wsp.ir import polynomial as poly
+from pto_wsp.ir.polynomial import Polynomial
 
 _TRACED_ONCE = "a workload is traced once for all values, so this one has no number yet"
 _INT64 = "numbers in a plan have 64 bits"

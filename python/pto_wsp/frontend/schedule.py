@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -16,7 +16,9 @@ from pto_wsp.frontend.policies import (
     DepthGate,
     DispatchPolicy,
     Metric,
+    OrderPolicy,
     Pools,
+    Prefetch,
     ReadyPolicy,
     StartPolicy,
     TaskWindow,
@@ -53,6 +55,9 @@ class Schedule:
     stream_by: Key | None = None
     timing: TimingPolicy | None = None
     pipeline_depth: tuple[DepthGate, ...] | None = None
+    order: tuple[tuple[str, OrderPolicy], ...] | None = None
+    batch_deps: int | None = None
+    prefetch: tuple[Prefetch, ...] | None = None
     locs: tuple[tuple[str, SrcLoc | None], ...] = field(default=(), compare=False)
 
     # --- the calls ---
@@ -104,6 +109,27 @@ class Schedule:
         kept = tuple(g for g in self.pipeline_depth or () if g.scope != gate.scope)
         return self._with(pipeline_depth=(*kept, gate))
 
+    def with_order(self, given: Mapping[str, object]) -> Schedule:
+        """The order of some axes more, or another one."""
+        if not given:
+            raise directive_error(
+                "order() of no axis", "it orders the values of axes", "write order(rows=Parallel)"
+            )
+        orders = dict(self.order or ())
+        for axis, policy in given.items():
+            found = _checked("order", axis, policy, OrderPolicy, "Interleaved(4)")
+            assert found is not None
+            orders[axis] = found
+        return self._with(order=tuple(orders.items()))
+
+    def with_batch_deps(self, count: int) -> Schedule:
+        return self._with(batch_deps=positive(count, "batch_deps(n)"))
+
+    def with_prefetch(self, ahead: Prefetch) -> Schedule:
+        """One axis more, or another depth of the same one."""
+        kept = tuple(p for p in self.prefetch or () if p.axis != ahead.axis)
+        return self._with(prefetch=(*kept, ahead))
+
     def _with(self, **new: object) -> Schedule:
         loc = srcloc.here()
         kept = tuple(entry for entry in self.locs if entry[0] not in new)
@@ -154,6 +180,21 @@ class Schedule:
                     fix="add .streams(4)" if needed == "streams" else "add pools=Pools.custom(...)",
                 )
 
+    def check_axes(self, body: ir.Body) -> None:
+        """ScheduleError for a directive that names a loop which the program does not have."""
+        loops = {stmt.axis for stmt in ir.walk(body) if isinstance(stmt, ir.Loop)}
+        for ahead in self.prefetch or ():
+            if ahead.axis not in loops:
+                raise ScheduleError(
+                    Code.DIRECTIVE_VALUE,
+                    f"prefetch names the loop {ahead.axis!r}",
+                    loc=dict(self.locs).get("prefetch"),
+                    why="the workload has no loop over such an axis whose extent is known",
+                    fix=f"use one of {', '.join(map(repr, sorted(loops)))}"
+                    if loops
+                    else "leave prefetch out",
+                )
+
     def _turns_over_streams(self) -> bool:
         return self.timing is not None and self.timing.kind == "interleaved"
 
@@ -200,7 +241,7 @@ class Schedule:
         if self.start is not None:
             found.append(("start", (self.start.number, self.start.count)))
         if self.trace is not None:
-            found.append(("trace", (self.trace.number, self.trace.capacity)))
+            found.append(("trace", self.trace.directive()))
         if self.dispatch is not None:
             found.append(("dispatch", self.dispatch.directive()))
         if self.dispatch_threshold is not None:
@@ -212,6 +253,10 @@ class Schedule:
         if self.timing is not None:
             found.append(("timing", (self.timing.number, self.timing.count)))
         found += [("pipeline_depth", gate.directive()) for gate in self.pipeline_depth or ()]
+        found += [("order", policy.directive(axis)) for axis, policy in self.order or ()]
+        if self.batch_deps is not None:
+            found.append(("batch_deps", (self.batch_deps,)))
+        found += [("prefetch", (ahead.axis, ahead.depth)) for ahead in self.prefetch or ()]
         return found
 
     @staticmethod
@@ -231,9 +276,11 @@ class Schedule:
         return ".".join(calls)
 
     def _calls(self) -> list[tuple[str, object]]:
-        names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing")
+        names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing", "batch_deps")
         found = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
-        return [*found, *(("pipeline_depth", gate) for gate in self.pipeline_depth or ())]
+        found += [("pipeline_depth", gate) for gate in self.pipeline_depth or ()]
+        found += [("order", dict(self.order))] if self.order else []
+        return [*found, *(("prefetch", ahead) for ahead in self.prefetch or ())]
 
 
 def _shown(value: object) -> str:
@@ -243,8 +290,12 @@ def _shown(value: object) -> str:
         case DepthGate(depth, scope, key, on_full):
             more = "" if key is None else f", key={key}"
             return f"{depth}, scope={scope!r}{more}, on_full={on_full!r}"
+        case Prefetch(axis, depth):
+            return f"{axis!r}, {depth}"
         case Key():
             return str(value)
+        case dict():
+            return ", ".join(f"{axis}={policy!r}" for axis, policy in value.items())
         case _:
             return repr(value)
 

@@ -25,7 +25,9 @@ from pto_wsp.frontend.policies import (
     DepthGate,
     DispatchPolicy,
     Metric,
+    OrderPolicy,
     Pools,
+    Prefetch,
     ReadyPolicy,
     StartPolicy,
     TaskWindow,
@@ -126,6 +128,19 @@ class Workload:
         found = None if key is None else key_of(key, "pipeline_depth")
         return self._under(self.schedule.with_depth(DepthGate(depth, scope, found, on_full)))
 
+    def order(self, **axes: OrderPolicy) -> Workload:
+        """In which order the values of axes are generated: order(batch=Interleaved(4))."""
+        return self._under(self.schedule.with_order(axes))
+
+    def batch_deps(self, n: int) -> Workload:
+        """Ended tasks release their successors n at a time on each worker, or earlier where
+        somebody would wait."""
+        return self._under(self.schedule.with_batch_deps(n))
+
+    def prefetch(self, axis: str, depth: int) -> Workload:
+        """Before a task, prefetch what the task `depth` iterations further along the axis reads."""
+        return self._under(self.schedule.with_prefetch(Prefetch(axis, depth)))
+
     def _under(self, schedule: Schedule) -> Workload:
         return _workload(self.name, self._source, schedule)
 
@@ -138,6 +153,7 @@ def _workload(name: str, source: _Once, schedule: Schedule) -> Workload:
     def scheduled() -> Traced:
         base = source.get()
         schedule.check_complete()
+        schedule.check_axes(base.module.body)
         return replace(base, module=replace(base.module, schedule=schedule.directives()))
 
     return Workload(name, schedule, source, _Once(scheduled))

@@ -29,6 +29,7 @@ from pto_wsp.ir.nodes import ConstexprDecl as ConstexprDecl
 from pto_wsp.ir.nodes import DimSlice as DimSlice
 from pto_wsp.ir.nodes import Directive as Directive
 from pto_wsp.ir.nodes import DirectiveArg as DirectiveArg
+from pto_wsp.ir.nodes import ExecUnit as ExecUnit
 from pto_wsp.ir.nodes import Expr as Expr
 from pto_wsp.ir.nodes import ExprType as ExprType
 from pto_wsp.ir.nodes import FloatConst as FloatConst

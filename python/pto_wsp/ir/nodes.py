@@ -345,6 +345,15 @@ class BodyForm(Enum):
     CPP = "cpp"
 
 
+class ExecUnit(Enum):
+    """Which kind of core runs a kernel. The value is the spelling in the text form, and what users
+    write."""
+
+    ANY = "any"
+    VECTOR = "vector"
+    CUBE = "cube"
+
+
 @dataclass(frozen=True, slots=True)
 class KernelDecl:
     """A kernel specialised to the dtypes and ranks of its arguments.
@@ -359,6 +368,7 @@ class KernelDecl:
     source: str
     includes: tuple[str, ...] = ()
     loc: SrcLoc | None = field(default=None, compare=False)
+    exec_unit: ExecUnit = ExecUnit.ANY
 
 
 # --- statements --------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from pto_wsp.ir.nodes import (
     DimSlice,
     Directive,
     DirectiveArg,
+    ExecUnit,
     Expr,
     FloatConst,
     KernelDecl,
@@ -210,15 +211,16 @@ class _Parser(Tokens):
     def kernel(self) -> KernelDecl:
         name = self.name()
         params = self.listed("(", self.param, ")")
+        unit = self.word(ExecUnit) if self.accept("on") else ExecUnit.ANY
         form = self.word(BodyForm)
         if not self.accept("{"):
-            return KernelDecl(name, params, form, self.strings(), (), self.loc())
+            return KernelDecl(name, params, form, self.strings(), (), self.loc(), unit)
         includes: list[str] = []
         while self.accept("include"):
             includes.append(self.string())
         source = self.strings()
         self.expect("}")
-        return KernelDecl(name, params, form, source, tuple(includes), self.loc())
+        return KernelDecl(name, params, form, source, tuple(includes), self.loc(), unit)
 
     def param(self) -> AnyParam:
         name = self.name()

@@ -34,8 +34,9 @@ of that name, else a symbol; `$name` is a symbol that a loop variable hides, `?n
 that no loop binds. `column(i)` is the column of a sparse loop, `slot(n)` the value that `set n = 1`
 or `load n = X[i]` gave, `var(0)` the variable of the outermost `reduce` or `search` around, and
 `float(bits)` a floating-point constant by its bits. `alloc T(n)` makes a temporary of that shape.
-`at ub` is a location; `layout [S(0), R]` says of each dimension whether it is sharded along a mesh
-axis or replicated, and behind a region that the tensor counts as laid out so there.
+`kernel k() on cube cpp "..."` is for that kind of core. `at ub` is a location; `layout [S(0), R]`
+says of each dimension whether it is sharded along a mesh axis or replicated, and behind a region
+that the tensor counts as laid out so there.
 `@ "file":line:col-end` is a source position, `#` starts a comment.
 
 The form is total: a module that `verify` refuses prints and parses back too, so that it can be
@@ -71,6 +72,7 @@ from pto_wsp.ir.nodes import (
     DimSlice,
     Directive,
     DirectiveArg,
+    ExecUnit,
     Expr,
     FloatConst,
     KernelDecl,
@@ -263,7 +265,8 @@ class _Printer:
 
     def kernel(self, decl: KernelDecl) -> str:
         params = ", ".join(_param(p) for p in decl.params)
-        head = f"kernel {name_text(decl.name)}({params}) {decl.form.value}"
+        unit = "" if decl.exec_unit is ExecUnit.ANY else f" on {decl.exec_unit.value}"
+        head = f"kernel {name_text(decl.name)}({params}){unit} {decl.form.value}"
         source = [string_text(line) for line in _source_lines(decl.source)]
         if len(source) == 1 and not decl.includes:
             return f"{head} {source[0]}{self.loc(decl.loc)}"

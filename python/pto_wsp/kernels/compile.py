@@ -16,6 +16,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.cache import KernelCache, hold
 from pto_wsp.kernels.compiler import (
+    Build,
     Compiler,
     NoCompiler,
     base_flags,
@@ -40,12 +41,12 @@ _INSTALL = (
 _libraries: dict[Path, ctypes.CDLL] = {}
 
 
-def compile_unit(plan: Plan, unit: CppUnit) -> ctypes.CDLL:
+def compile_unit(plan: Plan, unit: CppUnit, build: Build) -> ctypes.CDLL:
     """The loaded library of a unit: from the cache, or compiled now."""
     if config.DEBUG.get() >= 3:
         print(unit.text, file=sys.stderr)
     headers = _read_headers()
-    flags = (*base_flags(), *config.CXXFLAGS.get())
+    flags = (*base_flags(build), *config.CXXFLAGS.get())
     header_texts = [part for item in sorted(headers.items()) for part in item]
     source_key = _key([unit.text, *flags, machine_isa(), *header_texts])
     cache = KernelCache(config.CACHE_DIR.get() / "kernels", config.CACHE_MAX_MB.get() << 20)

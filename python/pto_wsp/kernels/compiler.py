@@ -92,12 +92,21 @@ def run(command: tuple[str, ...], cwd: Path | None = None) -> subprocess.Complet
     )
 
 
-def base_flags() -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Build:
+    """How kernel bodies are compiled."""
+
+    level: int = 3  # -O
+    debug: bool = False  # symbols, and nothing that a debugger could not follow
+
+
+def base_flags(build: Build) -> tuple[str, ...]:
     """Flags of every kernel build. Nothing here lets the compiler change a result's bits from one
     task to another: no -ffast-math; errno and floating-point traps are not results."""
     return (
         "-std=c++20",
-        "-O3",
+        f"-O{build.level}",
+        *(("-g", "-fno-omit-frame-pointer") if build.debug else ()),
         *_native_flags(),
         "-fPIC",
         "-shared",

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.compile import compile_unit
+from pto_wsp.kernels.compiler import Build
 from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point
 from pto_wsp.plan import BodyForm, Plan, Section
 
@@ -36,7 +37,7 @@ LoadedKernel: TypeAlias = PythonKernel | NativeKernel
 
 
 def load_kernels(
-    plan: Plan, callables: Mapping[str, Callable[..., None]]
+    plan: Plan, callables: Mapping[str, Callable[..., None]], build: Build | None = None
 ) -> tuple[LoadedKernel, ...]:
     """The kernels of a plan in KERNEL table order. C++ bodies are compiled; Python functions are
     taken from `callables` by kernel name."""
@@ -49,7 +50,7 @@ def load_kernels(
     if missing:
         raise _missing_error(plan, missing)
     unit = emit_cpp(plan)
-    library = None if unit is None else compile_unit(plan, unit)
+    library = None if unit is None else compile_unit(plan, unit, build or Build())
     return tuple(
         PythonKernel(name, callables[name])
         if form is BodyForm.PYTHON

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from pto_wsp import ir, plan
 from pto_wsp.passes.count import lower_count, tasks_of
+from pto_wsp.passes.dependence import analyse, lower_dependences
 from pto_wsp.passes.lower_expr import (
     ExprLowering,
     Node,
@@ -59,6 +60,7 @@ def lower(module: ir.Module) -> plan.Plan:
     declared = {k.name: k for k in module.kernels}
     temps = {t.name: t for t in module.tensors if t.kind is ir.TensorKind.TEMP}
     _Code(builder, exprs, kernels, declared, temps, layouts).main(module.body)
+    lower_dependences(analyse(module), builder)
     for directive in module.schedule:
         lower_directive(directive, builder)
     return builder.build()

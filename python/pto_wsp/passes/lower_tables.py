@@ -238,6 +238,13 @@ def _lower_param(param: ir.AnyParam, builder: plan.PlanBuilder) -> plan.Param:
             assert_never(param)
 
 
+_UNITS = {
+    ir.ExecUnit.ANY: plan.ExecUnit.ANY,
+    ir.ExecUnit.VECTOR: plan.ExecUnit.AIV,
+    ir.ExecUnit.CUBE: plan.ExecUnit.AIC,
+}
+
+
 def lower_kernel(decl: ir.KernelDecl, builder: plan.PlanBuilder) -> int:
     name = builder.string(decl.name)
     params = [_lower_param(param, builder) for param in decl.params]
@@ -247,7 +254,7 @@ def lower_kernel(decl: ir.KernelDecl, builder: plan.PlanBuilder) -> int:
     ]
     record = plan.Kernel(
         name=name,
-        exec_unit=plan.ExecUnit.ANY,
+        exec_unit=_UNITS[decl.exec_unit],
         domain=plan.Domain.ANY,
         params=builder.count(plan.Section.PARAM),
         num_params=len(decl.params),

@@ -19,6 +19,7 @@ from pto_wsp.plan.enums import (
     Directive,
     DispatchPolicy,
     OnFull,
+    OrderPolicy,
     ParamKind,
     PoolPolicy,
     ReadyPolicy,
@@ -66,6 +67,7 @@ _POLICIES: dict[Directive, tuple[type[IntEnum] | None, ...]] = {
     Directive.TIMING: (TimingPolicy,),
     Directive.POOLS: (PoolPolicy,),
     Directive.PIPELINE_DEPTH: (None, DepthScope, OnFull),
+    Directive.ORDER: (None, OrderPolicy),
 }
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "Location",
     "OnFull",
     "Op",
+    "OrderPolicy",
     "ParamKind",
     "PoolPolicy",
     "ProofKind",
@@ -52,6 +53,7 @@ __all__ = [
     "SymbolKind",
     "TaskKind",
     "TimingPolicy",
+    "TraceCounter",
     "TracePolicy",
     "WindowMode",
     "WindowUnit",
@@ -346,7 +348,7 @@ class DepKind(IntEnum):
 class ProofKind(IntEnum):
     """What dependence analysis knows of a pair of sites."""
 
-    UNKNOWN = 0  # not decided; see reason
+    UNKNOWN = 0  # not decided, but for known components of a distance; see reason
     INDEPENDENT = 1  # never conflict
     DISTANCE = 2  # conflict at a constant distance vector
     SYMBOLIC = 3  # conflict at a distance that expressions give
@@ -393,7 +395,7 @@ class Directive(IntEnum):
     READY = 2  # args: ReadyPolicy, key expression for PRIORITY
     START = 3  # args: StartPolicy, count for THRESHOLD
     WINDOW = 4  # args: limit, WindowUnit, WindowMode
-    TRACE = 5  # args: TracePolicy, ring capacity per worker
+    TRACE = 5  # args: TracePolicy, ring capacity per worker, key of the cycles for CYCLES
     DISPATCH = 6  # args: DispatchPolicy, then a count, a key or the first task of each part
     # one level; args: key or none for the number of tasks, threshold, then as for DISPATCH
     DISPATCH_THRESHOLD = 7
@@ -403,9 +405,9 @@ class Directive(IntEnum):
     POOLS = 11  # args: PoolPolicy, count, key for CUSTOM
     PIPELINE_DEPTH = 12  # one gate; args: depth, DepthScope, OnFull, key for KEY
     BATCH_DEPS = 13  # args: count
-    ORDER = 14
+    ORDER = 14  # one axis; args: its name, OrderPolicy, count for INTERLEAVED
     AFFINITY = 15
-    PREFETCH = 16
+    PREFETCH = 16  # one axis; args: name of the loop, how many iterations ahead
 
 
 class DepsPolicy(IntEnum):
@@ -479,11 +481,19 @@ class OnFull(IntEnum):
     ERROR = 1  # the run ends
 
 
+class OrderPolicy(IntEnum):
+    """In which order the values of an axis are generated."""
+
+    SEQUENTIAL = 0  # one after the other
+    PARALLEL = 1  # several at a time, each at its own pace
+    INTERLEAVED = 2  # count of them at a time, in turns of one task
+
+
 class WindowUnit(IntEnum):
     """What a task window counts."""
 
     TASKS = 0  # live records
-    BYTES = 1  # bytes of written regions
+    BYTES = 1  # bytes that live tasks write
 
 
 class WindowMode(IntEnum):
@@ -499,7 +509,15 @@ class TracePolicy(IntEnum):
 
     NONE = 0  # nothing
     TIMESTAMPS = 1  # ready, start and end times
-    CYCLES = 2  # a virtual clock
+    CYCLES = 2  # the same on a virtual clock: workers are simulated
+
+
+class TraceCounter(IntEnum):
+    """What a trace samples while tasks are generated."""
+
+    WINDOW = 0  # tasks generated and not ended
+    WINDOW_FULL = 1  # 1 while generation waits for room in the window
+    CONTROL_WAITS = 2  # 1 while it waits for a value that tasks compute
 
 
 class ArgTag(IntEnum):
@@ -541,4 +559,7 @@ class Status(IntEnum):
     NO_MEMORY = 23  # there is no memory for temporaries
     TILE_MISFIT = 24  # a region is larger than the tile that the kernel takes
     STRIDE_ERROR = 25  # a tensor does not lie in memory as the plan says
-    AFTER_LATER = 26  # a task waits for one that comes later in program order
+    TASK_TOO_LARGE = 26  # a task writes more bytes than the window holds
+    RECORDING_MISFIT = 27  # a recording is damaged or of another run
+    ORDER_REFUSED = 28  # iterations that may not be generated in another order
+    AFTER_LATER = 29  # a task waits for one that comes later in program order

@@ -547,7 +547,7 @@ class Deps(TableRecord):
     sink: int  # index in SITE
     proof: ProofKind
     hazard: HazardKind
-    # first of a run in DEPS_DISTANCE; DISTANCE, SYMBOLIC: one per loop, outermost first
+    # first of a run in DEPS_DISTANCE; one per loop around both, outermost first; sink minus source
     distance: int = 0
     num_distance: int = 0  # length of that run
     reason: int = NONE  # string in DEPS_STRING, or NONE
@@ -557,12 +557,13 @@ class Deps(TableRecord):
 class DepsDistance(TableRecord):
     """Distance of a conflict along one loop."""
 
-    _format: ClassVar[str] = "<qI4x"
+    _format: ClassVar[str] = "<qII"
     SECTION: ClassVar[Section] = Section.DEPS_DISTANCE
 
     value: int = 0  # iterations; 0 if expr says it
     # index in EXPR, or NONE; SYMBOLIC: the distance, an expression that the plan has anyway
     expr: int = NONE
+    open: int = 0  # 1: any distance along this loop (UNKNOWN only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

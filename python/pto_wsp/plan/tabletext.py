@@ -89,6 +89,8 @@ def _deps(plan: PlanReader, exprs: ExprText, deps: Deps) -> str:
 
 
 def _distance(exprs: ExprText, part: DepsDistance) -> str:
+    if part.open:
+        return "?"
     return str(part.value) if part.expr == NONE else exprs.expr(part.expr)
 
 

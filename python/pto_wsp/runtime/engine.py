@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.trace import Recorded
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -50,6 +51,16 @@ class Explained:
     loc: SrcLoc | None
 
 
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What a run does beyond running: keeps its decisions, or takes them from a recording or from
+    a seed."""
+
+    record: bool = False
+    replay: bytes | None = None
+    seed: int | None = None
+
+
 class SingleRunner(Protocol):
     """Runs one task of a plan alone."""
 
@@ -81,6 +92,10 @@ class Run(Protocol):
         """The task hash, if it was asked for; complete once the run has ended."""
         ...
 
+    def recording(self) -> bytes:
+        """The decisions of a run that was started with `Control` and has ended; else empty."""
+        ...
+
     def stats(self) -> Stats:
         """Counters of the run, complete once it has ended."""
         ...
@@ -88,6 +103,10 @@ class Run(Protocol):
     def trace(self) -> npt.NDArray[Any]:
         """One row per task, as `runtime.trace.trace_dtype` describes; empty if the schedule asks
         for no trace. Complete once the run has ended."""
+        ...
+
+    def recorded(self) -> Recorded:
+        """The same and what else was recorded, for a viewer."""
         ...
 
 
@@ -101,6 +120,11 @@ class Engine(Protocol):
     ) -> Run:
         """Starts a run with one binding per SYMBOL. Without `asynchronous` it has ended on return;
         its error is raised by `Run.wait` in both cases. `hashed` adds up the task hash."""
+        ...
+
+    def trace_to(self, path: Path) -> None:
+        """Later runs record all of their tasks, whatever the capacity; what does not fit into
+        memory may lie in files beside `path` as long as the run is there."""
         ...
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
@@ -123,6 +147,22 @@ class Engine(Protocol):
 # Looks at the values of a run before it starts; the result, if any, looks at it once it has ended.
 # Both raise if they find something.
 Verifier = Callable[[tuple[Bound, ...]], Callable[[Run], None] | None]
+
+
+@runtime_checkable
+class ControlledEngine(Protocol):
+    """An engine whose runs can be recorded, repeated and drawn from a seed."""
+
+    def start_controlled(
+        self,
+        bindings: tuple[Bound, ...],
+        control: Control,
+        *,
+        asynchronous: bool,
+        hashed: bool = False,
+    ) -> Run:
+        """Like `Engine.start`. Raises if the recording is of another run."""
+        ...
 
 
 @runtime_checkable

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -19,6 +22,8 @@ from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Bound, Value, show
 from pto_wsp.runtime.engine import (
+    Control,
+    ControlledEngine,
     Engine,
     Generated,
     QuickEngine,
@@ -27,8 +32,9 @@ from pto_wsp.runtime.engine import (
     TaskDump,
     Verifier,
 )
+from pto_wsp.runtime.perfetto import to_perfetto
+from pto_wsp.runtime.recording import decisions
 from pto_wsp.runtime.stats import Stats
-from pto_wsp.runtime.trace import to_perfetto
 from pto_wsp.runtime.verified import VerifiedRun
 
 
@@ -46,6 +52,7 @@ class Loader(Protocol):
 
 
 _POLL_S = 0.001
+_PLAIN = Control()
 _loader: list[Loader] = []
 _alive: weakref.WeakSet[Program] = weakref.WeakSet()
 
@@ -69,6 +76,7 @@ class Program:
         engine: Engine,
         *,
         target: str,
+        chosen: str = "",
         defaults: Mapping[str, object] | None = None,
         single: SingleRunner | None = None,
         verifier: Verifier | None = None,
@@ -77,6 +85,7 @@ class Program:
         self._verifier = verifier
         self._single = single
         self.target = target
+        self.chosen = chosen  # why target="auto" has chosen it, or empty
         self._engine = engine
         self._quick = engine if verifier is None and isinstance(engine, QuickEngine) else None
         self._binder = Binder(plan, defaults or {})
@@ -84,6 +93,8 @@ class Program:
         self._last: Run | None = None
         self._closed = False
         self._check: Callable[[], None] | None = None
+        self._trace_path: Path | None = None
+        self._instances = itertools.count(2)
         _alive.add(self)
 
     @classmethod
@@ -111,11 +122,43 @@ class Program:
 
         `hash=True` adds up the task hash on the way, which `task_hash()` then gives: the only way
         for a program whose tasks depend on what tasks compute.
+
+        `seed=n` draws the interleaving of the run from that number: which worker starts or ends
+        which task next, among all that the schedule allows. The same seed gives the same order and
+        placement; other seeds give others, the unlikely ones as well. Slow: workers take turns.
         """
-        run = self._start(bindings, asynchronous=False)
-        self._last = run
-        run.wait(None)
-        return self
+        return self._run(bindings, Control())
+
+    def record(self, path: str | PathLike[str], **bindings: object) -> Program:
+        """Runs like `execute(**bindings)` and writes to `path` in what order and by which worker
+        tasks were started and ended, in a few bytes a task. Also of a run that fails."""
+        try:
+            return self._run(bindings, Control(record=True))
+        finally:
+            recording = self._recording()
+            if recording:
+                Path(path).write_bytes(recording)
+
+    def replay(self, path: str | PathLike[str], **bindings: object) -> Program:
+        """Runs again as the recorded run did: the same order of starts and ends, each on the same
+        worker. Plan, schedule (but for its trace), number of workers and tasks have to be those of
+        the recording. Slow: workers take turns."""
+        return self._run(bindings, Control(replay=Path(path).read_bytes()))
+
+    @property
+    def decisions(self) -> npt.NDArray[Any]:
+        """What the last run decided, if it was recorded, replayed or drawn from a seed: one row
+        (task_id, worker, ends) for each start and each end of a task, in order."""
+        recording = self._recording()
+        if recording:
+            return decisions(recording)
+        raise ExecutionError(
+            Code.PROGRAM_STATE,
+            "nobody kept the decisions of the last run",
+            loc=srcloc.here(),
+            why="that costs memory and some time",
+            fix="use record(path), replay(path) or execute(seed=0)",
+        )
 
     def execute_async(self, **bindings: object) -> Program:
         """Starts a run and returns; `synchronize()` waits for it and raises its error."""
@@ -151,6 +194,10 @@ class Program:
                     self._last = self._pending.pop(0)
                 raise
             self._last = self._pending.pop(0)
+            try:
+                self._write_trace(self._last)
+            except ExecutionError as error:
+                first_error = first_error or error
         if first_error is not None:
             raise first_error
         return self
@@ -165,10 +212,19 @@ class Program:
         self._check_usable()
         engine = self._engine.clone()
         other = Program(
-            self.plan, engine, target=self.target, single=self._single, verifier=self._verifier
+            self.plan,
+            engine,
+            target=self.target,
+            chosen=self.chosen,
+            single=self._single,
+            verifier=self._verifier,
         )
         other._binder.values = self._binder.values
         other._check = self._check
+        other._instances = self._instances
+        if self._trace_path is not None:
+            path = self._trace_path
+            other.trace_to(path.with_name(f"{next(self._instances)}-{path.name}"))
         return other
 
     def close(self) -> None:
@@ -202,8 +258,15 @@ class Program:
 
     @property
     def trace(self) -> npt.NDArray[Any]:
-        """One row per task of the last run, if its schedule has `TracePolicy.timestamps()`."""
+        """One row per task of the last run, if its schedule has a `TracePolicy`."""
         return self._ended().trace()
+
+    @property
+    def edges(self) -> npt.NDArray[Any]:
+        """What tasks of the last run waited for: rows (src, dst) of numbers in the trace's column
+        `seq`. A dependence on a task that had ended when `dst` was generated is not among them:
+        nobody waited for it."""
+        return self._ended().recorded().edges
 
     def elapsed_ms(self) -> float:
         """Length of the last run in milliseconds."""
@@ -252,15 +315,36 @@ class Program:
         stats = None if self._last is None else self._last.stats()
         workers = self._engine.workers
         lines = [f"{self.target}, {workers} worker{'' if workers == 1 else 's'}"]
+        lines[0] += f' (target="auto": {self.chosen})' if self.chosen else ""
         for entry in self._engine.explain(stats):
             where = "" if entry.loc is None else f"  # {entry.loc}"
             lines += [f"  {entry.directive}{where}", f"    how:  {entry.how}"]
             lines += [f"    cost: {entry.cost}"] if entry.cost else []
         return "\n".join(lines if len(lines) > 1 else [*lines, "  no directives: all defaults"])
 
-    def save_trace(self, path: str | PathLike[str]) -> None:
-        """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing."""
-        to_perfetto(self.trace, Path(path), name=self.target)
+    def save_trace(self, path: str | PathLike[str], *, arrows: bool = True) -> None:
+        """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing, with or
+        without an arrow for each of `edges`."""
+        to_perfetto(self._ended().recorded(), Path(path), name=self.target, arrows=arrows)
+
+    def trace_to(self, path: Path) -> None:
+        """Each run writes its whole trace there when it is waited for."""
+        self._trace_path = path
+        self._engine.trace_to(path)
+
+    def _write_trace(self, run: Run) -> None:
+        if self._trace_path is None or not run.done():
+            return
+        try:
+            to_perfetto(run.recorded(), self._trace_path, name=self.target)
+        except OSError as error:
+            raise ExecutionError(
+                Code.MACHINE_RESOURCES,
+                f"the trace cannot be written to {str(self._trace_path)!r}",
+                loc=srcloc.here(),
+                why=str(error),
+                fix="name a file that can be written in TracePolicy.timestamps(path=...)",
+            ) from error
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, what is bound, and the plan."""
@@ -282,9 +366,28 @@ class Program:
         """Calls `check` before each run; it raises if the plan is out of date."""
         self._check = check
 
-    def _start(self, bindings: dict[str, object], *, asynchronous: bool) -> Run:
+    def _run(self, bindings: dict[str, object], control: Control) -> Program:
+        """Runs to the end."""
+        self._last = None
+        run = self._start(bindings, asynchronous=False, control=control)
+        self._last = run
+        try:
+            run.wait(None)
+        except BaseException:
+            with suppress(ExecutionError):  # what the run raises says more
+                self._write_trace(run)
+            raise
+        self._write_trace(run)
+        return self
+
+    def _recording(self) -> bytes:
+        return b"" if self._last is None else self._last.recording()
+
+    def _start(
+        self, bindings: dict[str, object], *, asynchronous: bool, control: Control = _PLAIN
+    ) -> Run:
         self._check_usable()
-        if self._quick is not None:
+        if self._quick is not None and control == _PLAIN:
             started = self._quick.start_quick(
                 self._binder.values, bindings, asynchronous=asynchronous
             )
@@ -295,9 +398,17 @@ class Program:
         if "hash" in bindings and not self._binder.has("hash"):
             bindings = dict(bindings)
             hashed = bool(bindings.pop("hash"))
+        if "seed" in bindings and not self._binder.has("seed"):
+            bindings = dict(bindings)
+            control = replace(control, seed=_checked_seed(bindings.pop("seed")))
         bound = self._binder.bind(bindings)
         check = None if self._verifier is None else self._verify(self._verifier, bound)
-        run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
+        if control == _PLAIN:
+            run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
+        else:
+            run = self._controlled().start_controlled(
+                bound, control, asynchronous=asynchronous, hashed=hashed
+            )
         # Only now: values that the target refuses are forgotten.
         self._binder.values = tuple(b.value for b in bound)
         return run if check is None else VerifiedRun(run, check)
@@ -307,6 +418,17 @@ class Program:
         while not self.is_complete():
             time.sleep(_POLL_S)
         return verifier(bound)
+
+    def _controlled(self) -> ControlledEngine:
+        if isinstance(self._engine, ControlledEngine):
+            return self._engine
+        raise ExecutionError(
+            Code.TARGET_LIMIT,
+            f"{self.target} has one order of tasks and no other",
+            loc=srcloc.here(),
+            why="recording, replaying and seeds are about the order in which workers take tasks",
+            fix='use target="cpu_sim"',
+        )
 
     def _generate(self, bindings: Mapping[str, object]) -> Generated:
         self._check_usable()
@@ -334,6 +456,18 @@ class Program:
                 fix="call execute(), or synchronize() after execute_async()",
             )
         return self._last
+
+
+def _checked_seed(seed: object) -> int:
+    if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 1 << 64:
+        return seed
+    raise ExecutionError(
+        Code.TARGET_OPTION,
+        f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}",
+        loc=srcloc.here(),
+        why="it names one interleaving of the run",
+        fix="pass such a number, or leave seed= out",
+    )
 
 
 @atexit.register

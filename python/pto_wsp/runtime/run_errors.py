@@ -39,6 +39,8 @@ _ADVICE = {
         "correct the index, or wait the other way round"),
     Code.PROGRAM_STATE: ("a run ends with its program, and stays in its process",
         "wait for runs in the process that started them, before close()"),
+    Code.RECORDING: ("a replay repeats exactly what was recorded, or nothing",
+        "replay it with the workload, schedule, workers and values of the recorded run"),
     Code.MACHINE_RESOURCES: ("the system says so",
         "use fewer workers, compile(num_threads=2), or a smaller window or trace"),
 }  # fmt: skip

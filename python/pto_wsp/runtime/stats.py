@@ -33,6 +33,11 @@ class Stats:
     gate_stalls: int = 0
     loads: int = 0
     control_waits: int = 0
+    window_bytes_high: int = 0
+    dep_batches: int = 0
+    dep_flushes: int = 0
+    prefetch_tasks: int = 0
+    prefetch_bytes: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()
 

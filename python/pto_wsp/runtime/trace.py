@@ -1,22 +1,23 @@
-"""Traces of runs: the layout of `program.trace`, and its form for the Perfetto viewer."""
+"""Traces of runs: the layout of `program.trace`, and what a run records besides."""
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from os import PathLike
-from pathlib import Path
-from typing import IO, Any, TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 Trace: TypeAlias = np.ndarray[Any, Any]
+Times: TypeAlias = npt.NDArray[np.uint64]
+Counts: TypeAlias = npt.NDArray[np.int64]
 
-_BLOCK = 1 << 16  # events formatted at a time
-_COUNTER_POINTS = 4096  # points of a counter track; more are not visible
-_STOLEN = ',"stolen":true'
+# An edge: task `dst` waited for task `src`; both are numbers in the column `seq` of the trace.
+EDGE = np.dtype([("src", np.uint64), ("dst", np.uint64)])
+
+# What stands for a join in the edges that a target records: not a task, but the end of several.
+JOIN = np.uint64(1 << 63)
 
 
 def trace_dtype(depth: int, kernel_chars: int = 64) -> np.dtype[Any]:
@@ -45,93 +46,58 @@ def trace_dtype(depth: int, kernel_chars: int = 64) -> np.dtype[Any]:
     )
 
 
-def to_perfetto(trace: Trace, path: str | PathLike[str], *, name: str = "pto_wsp") -> None:
-    """Writes a trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Everything that a run recorded. A long trace comes in pieces, of any order."""
 
-    Each task is a slice on the track of its worker; two counters show how many tasks run and how
-    many are ready and wait for a worker. A path that ends with .gz is compressed.
-    """
-    with _text_file(Path(path)) as out:
-        out.write('{"displayTimeUnit":"ns","traceEvents":[\n')
-        out.write(",\n".join(_names(trace, name)))
-        for block in _task_blocks(trace):
-            out.write(",\n")
-            out.write(block)
-        for track, begin, end in (
-            ("running", trace["start_ns"], trace["end_ns"]),
-            ("ready", trace["ready_ns"], trace["start_ns"]),
-        ):
-            for event in _counter(track, begin, end):
-                out.write(",\n")
-                out.write(event)
-        out.write("\n]}\n")
+    pieces: tuple[Trace, ...]
+    edges: Trace = field(default_factory=lambda: np.zeros(0, EDGE))
+    counters: dict[str, tuple[Times, Counts]] = field(default_factory=dict[str, Any])
+    virtual: bool = False  # times are cycles of a virtual clock
+
+    def rows(self) -> Iterator[Trace]:
+        yield from (piece for piece in self.pieces if len(piece))
 
 
-@contextmanager
-def _text_file(path: Path) -> Generator[IO[str], None, None]:
-    if path.suffix == ".gz":
-        # Level 1: traces shrink tenfold at any level, and higher ones take seconds.
-        with gzip.open(path, "wt", compresslevel=1, encoding="utf-8") as out:
-            yield out
-    else:
-        with open(path, "w", encoding="utf-8") as out:
-            yield out
+def resolve_joins(edges: Trace, seqs: Times, ends: Times) -> Trace:
+    """Edges between tasks, from edges that go through joins as well. What waited for a join waited
+    for the last of its tasks to end, so the edge comes from that one. `ends` are the times at which
+    the tasks `seqs` ended; edges from or to other tasks are left out."""
+    order = np.argsort(seqs, kind="stable")
+    seqs, ends = seqs[order], ends[order]
+    src, dst = edges["src"], edges["dst"]
+    joined, joins = dst >= JOIN, np.unique(np.concatenate([src[src >= JOIN], dst[dst >= JOIN]]))
+    last = np.zeros(len(joins), np.uint64)  # by join: the last task to end, and when
+    end = np.full(len(joins), -1, np.int64)
+
+    def note(join: npt.NDArray[np.intp], task: Times, at: Counts) -> bool:
+        latest = np.lexsort((at, join))
+        join, task, at = join[latest], task[latest], at[latest]
+        of_join = np.append(join[1:] != join[:-1], True)[: len(join)]
+        join, task, at = join[of_join], task[of_join], at[of_join]
+        later = at > end[join]
+        last[join[later]], end[join[later]] = task[later], at[later]
+        return bool(later.any())
+
+    member = joined & (src < JOIN) & _known(seqs, src)
+    tasks = src[member]
+    at = ends[np.searchsorted(seqs, tasks)].astype(np.int64)
+    note(np.searchsorted(joins, dst[member]), tasks, at)
+    inner = np.searchsorted(joins, src[joined & (src >= JOIN)])
+    outer = np.searchsorted(joins, dst[joined & (src >= JOIN)])
+    while note(outer, last[inner], end[inner]):  # as often as joins are nested
+        pass
+    out = np.zeros(int((~joined).sum()), EDGE)
+    out["dst"], froms = dst[~joined], src[~joined].copy()
+    through = froms >= JOIN
+    which = np.searchsorted(joins, froms[through])
+    froms[through] = np.where(end[which] >= 0, last[which], JOIN)
+    out["src"] = froms
+    return out[_known(seqs, out["src"]) & _known(seqs, out["dst"])]
 
 
-def _names(trace: Trace, name: str) -> Iterator[str]:
-    """Events that name the process and the worker tracks."""
-    yield json.dumps({"ph": "M", "pid": 0, "name": "process_name", "args": {"name": name}})
-    for worker in np.unique(trace["worker"]).tolist():
-        args = {"name": f"worker {worker}"}
-        yield json.dumps({"ph": "M", "pid": 0, "tid": worker, "name": "thread_name", "args": args})
-
-
-def _task_blocks(trace: Trace) -> Iterator[str]:
-    """The slices of the tasks, many at a time: a dictionary per event would cost seconds."""
-    for first in range(0, len(trace), _BLOCK):
-        yield ",\n".join(_tasks(trace[first : first + _BLOCK]))
-
-
-def _tasks(rows: Trace) -> list[str]:
-    kernels, which = np.unique(rows["kernel"], return_inverse=True)
-    quoted = [json.dumps(str(kernel)) for kernel in kernels]
-    start = rows["start_ns"].astype(np.int64)
-    columns = zip(
-        which.tolist(),
-        rows["worker"].tolist(),
-        (start / 1000).tolist(),
-        ((rows["end_ns"].astype(np.int64) - start) / 1000).tolist(),
-        rows["task_id"].tolist(),
-        rows["seq"].tolist(),
-        rows["indices"].tolist(),
-        ((start - rows["ready_ns"].astype(np.int64)) / 1000).tolist(),
-        rows["stolen"].tolist(),
-        strict=True,
-    )
-    return [
-        f'{{"ph":"X","pid":0,"tid":{worker},"name":{quoted[kernel]},"ts":{ts:.3f},"dur":{dur:.3f},'
-        f'"args":{{"task_id":{task_id},"seq":{seq},"indices":{indices},"waiting_us":{wait:.3f}'
-        f"{_STOLEN if stolen else ''}}}}}"
-        for kernel, worker, ts, dur, task_id, seq, indices, wait, stolen in columns
-    ]
-
-
-def _counter(track: str, begin: Trace, end: Trace) -> Iterator[str]:
-    """How many intervals are open at each time, thinned to what a screen can show: each point then
-    stands for the largest count of its share."""
-    times = np.concatenate([begin, end])
-    steps = np.repeat(np.array([1, -1], np.int64), [len(begin), len(end)])
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    counts = np.cumsum(steps[order])
-    # Of several changes at one time only the last count lasts.
-    last = np.append(times[1:] != times[:-1], True)[: len(times)]
-    times, counts = times[last], counts[last]
-    if len(times) > _COUNTER_POINTS:
-        edges = np.linspace(0, len(times), _COUNTER_POINTS, endpoint=False).astype(np.int64)
-        times, counts = times[edges], np.maximum.reduceat(counts, edges)
-        times = np.append(times, end.max())
-        counts = np.append(counts, 0)
-    for time, count in zip(times.tolist(), counts.tolist(), strict=True):
-        args = f'{{"tasks":{count}}}'
-        yield f'{{"ph":"C","pid":0,"name":"{track}","ts":{time / 1000:.3f},"args":{args}}}'
+def _known(sorted_seqs: Times, wanted: Times) -> npt.NDArray[np.bool_]:
+    if not len(sorted_seqs):
+        return np.zeros(len(wanted), np.bool_)
+    at = np.minimum(np.searchsorted(sorted_seqs, wanted), len(sorted_seqs) - 1)
+    return sorted_seqs[at] == wanted

@@ -3,49 +3,40 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pto_wsp import _core, srcloc
+from pto_wsp import _core, config
 from pto_wsp.backends.base import Engine
 from pto_wsp.backends.cpu.explain import explain
 from pto_wsp.backends.cpu.failures import Failure, NativeError
 from pto_wsp.backends.cpu.python_kernels import make_dispatch
-from pto_wsp.config import NUM_THREADS
+from pto_wsp.backends.cpu.trace import read_trace
 from pto_wsp.dtypes import DType
-from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
+from pto_wsp.options import MAX_WORKERS, NUM_THREADS, SEED
 from pto_wsp.plan import (
-    NONE,
     Directive,
     DispatchPolicy,
     Plan,
     ScheduleArg,
     ScheduleEntry,
-    Site,
     Status,
     Symbol,
     SymbolKind,
 )
 from pto_wsp.runtime.bindings import Bound, Value
-from pto_wsp.runtime.engine import Explained, Generated
+from pto_wsp.runtime.engine import Control, Explained, Generated
 from pto_wsp.runtime.stats import Stats
-from pto_wsp.runtime.trace import trace_dtype
+from pto_wsp.runtime.trace import Recorded
 
 _POLL_NS = 50_000_000  # how often a waiting thread looks for Ctrl-C
-_MAX_WORKERS = 4096
-
-# struct ptowsp_event
-_EVENT = np.dtype(
-    [(name, np.uint64) for name in ("task_id", "seq", "take", "ready_ns", "start_ns", "end_ns")]
-    + [(name, np.uint32) for name in ("site", "worker", "stream", "pool", "stolen", "num_loops")]
-    + [("indices", np.int64, (16,))]
-)
 
 _engines: weakref.WeakSet[CpuEngine] = weakref.WeakSet()
 
@@ -54,7 +45,7 @@ class CpuBackend:
     """Threads, queues and dependence tracking in C++."""
 
     name = "cpu_sim"
-    options = frozenset({"num_threads", "seed"})
+    options = frozenset({NUM_THREADS.name, SEED.name})
 
     def check(self, plan: Plan) -> None:
         """Loads the plan once: the core itself says what it cannot run."""
@@ -63,11 +54,8 @@ class CpuBackend:
     def load(
         self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
     ) -> Engine:
-        workers = _workers(options.get("num_threads", 0), plan)
-        seed = options.get("seed", 0)
-        if not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-            raise _bad_option("seed must be an integer from 0 to 2**64 - 1", seed)
-        return CpuEngine(plan, kernels, workers, seed)
+        workers = _workers(NUM_THREADS.of(options), plan)
+        return CpuEngine(plan, kernels, workers, SEED.of(options))
 
 
 class CpuEngine:
@@ -79,6 +67,9 @@ class CpuEngine:
         self.plan = plan
         self.workers = workers
         self._seed = seed
+        self._trace_path: Path | None = None
+        self._traced_runs = 0
+        self._starting = threading.Lock()
         self._kernels = kernels  # keeps shared libraries loaded
         self._native: _core.NativeProgram | None = _load(plan, workers, seed)
         self._native.expect([_expected(plan, symbol) for symbol in plan.records(Symbol)])
@@ -93,7 +84,24 @@ class CpuEngine:
     def start(
         self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
     ) -> CpuRun:
-        run, error = self.native.start(_values(bindings), asynchronous, hashed)
+        with self._starting:
+            file = self._next_trace_file()
+            run, error = self.native.start(_values(bindings), asynchronous, hashed)
+        if run is None:
+            raise _failure(error).to_exception(self.plan)
+        return CpuRun(self, run, hashed, file)
+
+    def start_controlled(
+        self,
+        bindings: tuple[Bound, ...],
+        control: Control,
+        *,
+        asynchronous: bool,
+        hashed: bool = False,
+    ) -> CpuRun:
+        run, error = self.native.start_controlled(
+            _values(bindings), asynchronous, hashed, control.record, control.replay, control.seed
+        )
         if run is None:
             raise _failure(error).to_exception(self.plan)
         return CpuRun(self, run, hashed)
@@ -106,11 +114,26 @@ class CpuEngine:
         asynchronous: bool,
     ) -> tuple[CpuRun, tuple[Value, ...]] | None:
         assert self._native is not None, "Program refuses to run after close()"
+        if self._trace_path is not None:
+            return None
         started = self._native.start_quick(current, changed, asynchronous)
         if started is None:
             return None
         run, values = started
-        return CpuRun(self, run, False), cast("tuple[Value, ...]", values)
+        return CpuRun(self, run, False, None), cast("tuple[Value, ...]", values)
+
+    def trace_to(self, path: Path) -> None:
+        self._trace_path = path
+
+    def _next_trace_file(self) -> Path | None:
+        """A file for the next run, beside the one that is made of it in the end."""
+        if self._trace_path is None:
+            return None
+        self._traced_runs += 1
+        name = f"{self._trace_path.name}.{os.getpid()}-{id(self):x}-{self._traced_runs}.events"
+        file = self._trace_path.absolute().with_name(name)
+        self.native.set_trace_file(str(file))
+        return file
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         tasks, lane0, lane1, error = self.native.generate(_values(bindings))
@@ -143,12 +166,17 @@ class CpuEngine:
 class CpuRun:
     """One execution. The native run keeps the bound arrays alive until it has ended."""
 
-    __slots__ = ("_engine", "_hashed", "_native")
+    __slots__ = ("__weakref__", "_engine", "_file", "_hashed", "_native")
 
-    def __init__(self, engine: CpuEngine, native: _core.NativeRun, hashed: bool) -> None:
+    def __init__(
+        self, engine: CpuEngine, native: _core.NativeRun, hashed: bool, file: Path | None
+    ) -> None:
         self._engine = engine
         self._native = native
         self._hashed = hashed
+        self._file = file
+        if file is not None:
+            weakref.finalize(self, file.unlink, missing_ok=True)
 
     def task_hash(self) -> tuple[int, int] | None:
         return self._native.hash() if self._hashed else None
@@ -181,21 +209,16 @@ class CpuRun:
             worker_tasks=tuple(self._native.worker_tasks()),
         )
 
+    def recording(self) -> bytes:
+        return self._native.recording()
+
     def trace(self) -> npt.NDArray[Any]:
-        plan = self._engine.plan
-        sites = plan.records(Site)
-        # Reads by control are no events.
-        names = np.array(["" if s.kernel == NONE else plan.kernel_names[s.kernel] for s in sites])
-        events = np.frombuffer(self._native.trace(), dtype=_EVENT)
-        depth = max((s.level for s in sites), default=0)
-        out = np.zeros(len(events), trace_dtype(depth, names.dtype.itemsize // 4))
-        for name in _EVENT.names or ():
-            if name in ("num_loops", "indices"):
-                continue
-            out[name] = events[name]
-        out["indices"] = events["indices"][:, :depth]
-        out["kernel"] = names[events["site"]]
-        return out[np.argsort(out["take"], kind="stable")]
+        pieces = self.recorded().pieces
+        trace = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return trace[np.argsort(trace["take"], kind="stable")]
+
+    def recorded(self) -> Recorded:
+        return read_trace(self._engine.plan, self._native, self._file)
 
     def _exception(self, failure: Failure) -> BaseException:
         raised = self._native.take_exception(failure.message)
@@ -240,12 +263,8 @@ def _failure(error: NativeError | None) -> Failure:
     return Failure.of(error)
 
 
-def _workers(num_threads: object, plan: Plan) -> int:
-    if isinstance(num_threads, bool) or not isinstance(num_threads, int):
-        raise _bad_option("num_threads must be an integer", num_threads)
-    if not 0 <= num_threads <= _MAX_WORKERS:
-        raise _bad_option(f"num_threads must be 0 (choose) to {_MAX_WORKERS}", num_threads)
-    chosen = num_threads or NUM_THREADS.get()
+def _workers(num_threads: int, plan: Plan) -> int:
+    chosen = num_threads or config.NUM_THREADS.get()
     return chosen or max(os.cpu_count() or 1, _named_workers(plan))
 
 
@@ -262,17 +281,7 @@ def _named_workers(plan: Plan) -> int:
             most = max(most, rest[0])
         if policy == DispatchPolicy.STATIC_PARTITION:
             most = max(most, len(rest))
-    return min(most, _MAX_WORKERS)
-
-
-def _bad_option(rule: str, value: object) -> CompileError:
-    return CompileError(
-        Code.TARGET_OPTION,
-        f"{rule}, not {value!r}",
-        loc=srcloc.here(),
-        why="it is an option of target cpu_sim",
-        fix="pass such a number, or leave the option out",
-    )
+    return min(most, MAX_WORKERS)
 
 
 def _after_fork() -> None:

@@ -39,6 +39,7 @@ _CODES = {
     Status.STRIDE_ERROR: Code.BINDING_ORDER,
     Status.UNBOUNDED: Code.TEMPORARY_SIZE,
     Status.INTERRUPTED: Code.PROGRAM_STATE,
+    Status.RECORDING_MISFIT: Code.RECORDING,
     Status.AFTER_LATER: Code.AFTER_LATER,
 }
 
@@ -87,6 +88,14 @@ class Failure:
                     if self.record is not None
                     else "use a key of that range, or more workers: compile(num_threads=...)",
                 )
+            case Status.ORDER_REFUSED:
+                return ScheduleError(
+                    Code.ORDER_NOT_PROVED,
+                    self.message,
+                    loc=self._loc(plan),
+                    why="results are those of program order, whatever the order of generation",
+                    fix="leave this order out, or write to memory of its own in each iteration",
+                )
             case Status.SCHEDULE_ERROR:
                 return ScheduleError(
                     Code.DIRECTIVE_NOT_ENFORCED,
@@ -115,6 +124,14 @@ class Failure:
                     self.message,
                     loc=self._loc(plan),
                     fix="use a larger TaskWindow, or mode=WindowMode.STALL",
+                )
+            case Status.TASK_TOO_LARGE:
+                return WindowOverflow(
+                    Code.TASK_TOO_LARGE,
+                    f"{self._task(plan)} writes {self.message}",
+                    loc=self._loc(plan),
+                    why="the bytes that a task writes count as long as it lives",
+                    fix="use a larger TaskWindow, or tasks that write smaller regions",
                 )
             case _:
                 return self._run_error(plan)

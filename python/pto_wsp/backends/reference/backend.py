@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from pto_wsp.runtime.bindings import Bound
 from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.run_errors import run_error, tasks_depend_on_data
 from pto_wsp.runtime.stats import Stats
-from pto_wsp.runtime.trace import trace_dtype
+from pto_wsp.runtime.trace import Recorded, trace_dtype
 
 _U64 = (1 << 64) - 1
 
@@ -61,6 +62,7 @@ class ReferenceEngine:
         self.plan = plan
         self._kernels = kernels
         self.callers = [make_caller(plan, i, kernel) for i, kernel in enumerate(kernels)]
+        self.keeps_all = False  # of a trace
         self._lock = threading.Lock()
         self._last: ReferenceRun | None = None
         self._unfinished: list[ReferenceRun] = []
@@ -78,6 +80,10 @@ class ReferenceEngine:
         else:
             run.run()
         return run
+
+    def trace_to(self, path: Path) -> None:
+        del path
+        self.keeps_all = True
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         if Feature.DATA_DEPENDENT in self.plan.features:
@@ -133,7 +139,9 @@ class ReferenceRun:
         self._loads = 0
         self._elapsed_ns = 0
         # (task, start, end) of the last tasks, as many as the schedule wants.
-        self._events: deque[tuple[Task, int, int]] = deque(maxlen=trace_capacity(engine.plan))
+        capacity = trace_capacity(engine.plan)
+        kept = None if engine.keeps_all and capacity > 0 else capacity
+        self._events: deque[tuple[Task, int, int]] = deque(maxlen=kept)
 
     def start_thread(self) -> None:
         # Not a daemon: a kernel is never torn off in the middle of a write.
@@ -173,6 +181,9 @@ class ReferenceRun:
     def done(self) -> bool:
         return self._ended.is_set()
 
+    def recording(self) -> bytes:
+        return b""
+
     def task_hash(self) -> tuple[int, int] | None:
         return None if self._hash is None else (self._hash[0] & _U64, self._hash[1] & _U64)
 
@@ -210,6 +221,9 @@ class ReferenceRun:
             row["ready_ns"] = row["start_ns"] = start
             row["end_ns"] = end
         return rows
+
+    def recorded(self) -> Recorded:
+        return Recorded((self.trace(),))
 
     def _execute(self) -> None:
         began = time.perf_counter_ns()

@@ -72,7 +72,8 @@ def trace_capacity(plan: Plan) -> int:
                     Code.DIRECTIVE_NOT_ENFORCED,
                     "the reference target cannot enforce this trace policy",
                     loc=plan.loc(Section.SCHEDULE, index),
-                    why="it knows none() and timestamps()",
+                    why="it has no virtual clock, only none() and timestamps()",
+                    fix='use TracePolicy.timestamps(), or target="cpu_sim"',
                 )
     return 0
 

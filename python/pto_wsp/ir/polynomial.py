@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pto_wsp import ir
+from pto_wsp.ir import nodes as ir
+from pto_wsp.ir.rewrite import operands
 
 Atom: TypeAlias = (
     ir.TaskAxis
@@ -229,7 +230,7 @@ def check_size(node: ir.Expr) -> None:
         nodes += len(level)
         if nodes > MAX_NODES:
             raise TooLarge
-        level = [inner for each in level for inner in ir.operands(each)]
+        level = [inner for each in level for inner in operands(each)]
 
 
 def _term(product: Product, coefficient: int) -> ir.Expr:

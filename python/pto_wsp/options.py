@@ -1,0 +1,138 @@
+"""Every option of `compile(...)`, typed, in one table.
+
+An option acts or is refused with the reason. Those in COMMON are for every target; a target names
+the others that it takes. ELSEWHERE are options of other systems and of targets to come: asking for
+one gets an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from pto_wsp import srcloc
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import CompileError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One option: `accepts` says whether a value is `expected`."""
+
+    name: str
+    expected: str
+    default: T
+    doc: str
+    accepts: Callable[[object], bool]
+
+    def of(self, options: Mapping[str, object]) -> T:
+        """Its value among those given, else the default; CompileError if it makes no sense."""
+        value = options.get(self.name, self.default)
+        if self.accepts(value):
+            return cast("T", value)
+        raise CompileError(
+            Code.TARGET_OPTION,
+            f"compile({self.name}={value!r}): expected {self.expected}",
+            loc=srcloc.here(),
+            why=self.doc,
+            fix=f"pass such a value, or leave the option out (default: {self.default!r})",
+        )
+
+
+def _within(low: int, high: int) -> Callable[[object], bool]:
+    def accepts(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    return accepts
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+OPTIMIZATION_LEVEL = Option(
+    "optimization_level",
+    "an integer from 0 to 3",
+    3,
+    "how hard the compiler of C++ kernels tries; plans are the same at every level",
+    _within(0, 3),
+)
+ENABLE_DEBUG = Option(
+    "enable_debug",
+    "True or False",
+    False,
+    "C++ kernels for a debugger: with symbols, at level 0 unless optimization_level is given",
+    _is_bool,
+)
+ENABLE_PROFILING = Option(
+    "enable_profiling",
+    "True or False",
+    False,
+    "runs are traced, as by TracePolicy.timestamps(), unless the schedule has a trace policy",
+    _is_bool,
+)
+VERIFY: Option[str | None] = Option(
+    "verify",
+    '"full", "schedule" or None',
+    None,
+    '"full": races are looked for before each run; "schedule": in the trace of each run',
+    lambda value: value in (None, "full", "schedule"),
+)
+MAX_WORKERS = 4096
+NUM_THREADS = Option(
+    "num_threads",
+    f"an integer from 0 to {MAX_WORKERS}",
+    0,
+    "workers of the program; 0: PTO_WSP_NUM_THREADS, else as many as there are cores or as the "
+    "schedule names",
+    _within(0, MAX_WORKERS),
+)
+SEED = Option(
+    "seed",
+    "an integer from 0 to 2**64 - 1",
+    0,
+    "where thieves begin to look for work",
+    _within(0, 2**64 - 1),
+)
+
+COMMON: tuple[Option[Any], ...] = (OPTIMIZATION_LEVEL, ENABLE_DEBUG, ENABLE_PROFILING, VERIFY)
+OPTIONS: tuple[Option[Any], ...] = (*COMMON, NUM_THREADS, SEED)
+
+# By name: why there is no such option, and what to do instead.
+ELSEWHERE: dict[str, tuple[str, str]] = {
+    "num_streams": ("how many streams there are is part of the schedule", "write .streams(n)"),
+    "num_aicpus": (
+        "it counts the control processors of an Ascend NPU, and no target here has any",
+        "leave it out",
+    ),
+    "grid": ("it is the tile grid of an AIE array, and no target here has one", "leave it out"),
+}
+
+
+def check_known(given: Mapping[str, object], target: str, takes: frozenset[str]) -> None:
+    """CompileError if the target has no such option."""
+    reason = refusal(given, takes)
+    if reason is None:
+        return
+    name, why, fix = reason
+    raise CompileError(
+        Code.TARGET_OPTION,
+        f"target {target!r} has no option {name!r}",
+        loc=srcloc.here(),
+        why=why,
+        fix=fix,
+    )
+
+
+def refusal(given: Mapping[str, object], takes: frozenset[str]) -> tuple[str, str, str] | None:
+    """The first option that a target which takes those does not have, why, and what to do."""
+    accepted = {option.name for option in COMMON} | takes
+    unknown = sorted(set(given) - accepted)
+    if not unknown:
+        return None
+    usual = "an option that is ignored would change nothing"
+    fix = f"its options are: {', '.join(sorted(accepted))}"
+    return unknown[0], *ELSEWHERE.get(unknown[0], (usual, fix))

@@ -1,0 +1,162 @@
+"""What the text of a module says of conflicts between its tasks: independent, at a constant
+distance, or unknown with the reason.
+
+Tensors of different names count as different memory. Bound tensors may still share bytes: whoever
+uses a proof checks that when a program runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pto_wsp import ir, plan
+from pto_wsp.passes.distance import Distance, distances, shared_loops
+from pto_wsp.passes.sites import Access, Around, SiteUse, sites_of
+
+# Pairs of sites to look at. A program with more is so large that a part of its proofs must do.
+_MOST_PAIRS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Tasks of `sink` that come behind tasks of `source` and touch the same elements."""
+
+    source: SiteUse
+    sink: SiteUse
+    tensor: str
+    hazard: plan.HazardKind
+    distances: tuple[Distance, ...]
+    reason: str | None  # why a distance is open
+    commutes: bool  # both only add to it: any order will do
+
+    def carried_by(self, loop: Around) -> bool:
+        """Whether tasks of different iterations of the loop, all else around it being equal, may
+        conflict."""
+        shared = shared_loops(self.source, self.sink)
+        if loop not in shared:
+            return False
+        level = shared.index(loop)
+        return any(
+            all(part in (0, None) for part in vector[:level]) and vector[level] != 0
+            for vector in self.distances
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dependences:
+    sites: tuple[SiteUse, ...]
+    conflicts: tuple[Conflict, ...]
+    independent: tuple[tuple[int, int], ...]  # pairs of sites that share a tensor and never meet
+
+    def loops(self) -> Iterator[Around]:
+        """Every loop with a site in it, once, outermost first."""
+        seen: set[int] = set()
+        for site in self.sites:
+            for loop in site.loops:
+                if id(loop) not in seen:
+                    seen.add(id(loop))
+                    yield loop
+
+    def carried(self, loop: Around) -> Conflict | None:
+        """A conflict between iterations of the loop that forbids another order of them."""
+        found = (c for c in self.conflicts if not c.commutes and c.carried_by(loop))
+        return next(found, None)
+
+
+def analyse(module: ir.Module) -> Dependences:
+    sites = sites_of(module)
+    conflicts: list[Conflict] = []
+    independent: list[tuple[int, int]] = []
+    for first, second in _pairs(sites):
+        both = [*_conflicts(first, second)]
+        if first is not second:
+            both += _conflicts(second, first)
+        conflicts += both
+        if not both:
+            independent.append((first.number, second.number))
+    return Dependences(sites, tuple(conflicts), tuple(independent))
+
+
+def _pairs(sites: tuple[SiteUse, ...]) -> list[tuple[SiteUse, SiteUse]]:
+    """Pairs of sites of which one writes what the other touches, in the order of the text."""
+    users: dict[str, list[SiteUse]] = defaultdict(list)
+    for site in sites:
+        for tensor in dict.fromkeys(access.tensor for access in site.accesses):
+            users[tensor].append(site)
+    found: dict[tuple[int, int], None] = {}
+    for tensor, using in users.items():
+        writers = {s.number for s in using if _writes(s, tensor)}
+        for i, first in enumerate(using):
+            for second in using[i:]:
+                if first.number in writers or second.number in writers:
+                    found[first.number, second.number] = None
+                if len(found) == _MOST_PAIRS:
+                    return [(sites[a], sites[b]) for a, b in sorted(found)]
+    return [(sites[a], sites[b]) for a, b in sorted(found)]
+
+
+def _writes(site: SiteUse, tensor: str) -> bool:
+    return any(access.tensor == tensor and access.writes for access in site.accesses)
+
+
+def _conflicts(source: SiteUse, sink: SiteUse) -> Iterator[Conflict]:
+    for a in source.accesses:
+        for b in sink.accesses:
+            if a.tensor != b.tensor or not (a.writes or b.writes):
+                continue
+            found, reason = distances(source, a, sink, b)
+            if found:
+                commutes = a.mode is b.mode is ir.Mode.ACCUM
+                yield Conflict(source, sink, a.tensor, _hazard(a, b), found, reason, commutes)
+
+
+def _hazard(a: Access, b: Access) -> plan.HazardKind:
+    if not a.writes:
+        return plan.HazardKind.WAR
+    return plan.HazardKind.RAW if b.reads else plan.HazardKind.WAW
+
+
+# --- as a section of the plan ---
+
+
+def lower_dependences(found: Dependences, builder: plan.PlanBuilder) -> None:
+    """DEPS: a record per conflict and distance, and one per pair that never meets."""
+    for source, sink in found.independent:
+        builder.add(
+            plan.Deps(
+                source=source,
+                sink=sink,
+                proof=plan.ProofKind.INDEPENDENT,
+                hazard=plan.HazardKind.RAW,
+            )
+        )
+    told: set[tuple[object, ...]] = set()
+    for conflict in found.conflicts:
+        for vector in conflict.distances:
+            key = (conflict.source.number, conflict.sink.number, conflict.hazard, vector)
+            if key not in told:
+                told.add(key)
+                _lower_distance(conflict, vector, builder)
+
+
+def _lower_distance(conflict: Conflict, vector: Distance, builder: plan.PlanBuilder) -> None:
+    known = bool(vector) and None not in vector
+    reason = plan.NONE
+    if not known:
+        reason = builder.deps_string(conflict.reason or "no loop is around both")
+    first = builder.count(plan.Section.DEPS_DISTANCE)
+    for part in vector:
+        builder.add(plan.DepsDistance(value=part or 0, open=int(part is None)))
+    builder.add(
+        plan.Deps(
+            source=conflict.source.number,
+            sink=conflict.sink.number,
+            proof=plan.ProofKind.DISTANCE if known else plan.ProofKind.UNKNOWN,
+            hazard=conflict.hazard,
+            distance=first if vector else 0,
+            num_distance=len(vector),
+            reason=reason,
+        )
+    )
