@@ -151,6 +151,11 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
     i64 cap = 0;
     const i64 no_vars[kMaxVars] = {};
     if (!out_.value(record.cap, no_vars, &cap, &error_)) return false;
+    if (cap < static_cast<i64>(out.bytes)) {
+      return fail_tensor(out.tensors.front(), Status::NO_MEMORY,
+                         "one copy of the temporaries takes " + std::to_string(out.bytes) +
+                             " bytes, and their workspace has " + std::to_string(cap));
+    }
     out.copies = std::clamp<i64>(cap / static_cast<i64>(out.bytes), 1, out.copies);
   }
   if (record.copies > 0) out.copies = std::min<i64>(out.copies, record.copies);

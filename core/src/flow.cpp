@@ -300,8 +300,7 @@ std::string Flow::waiting_report() {
   const auto alive = [this](u32 s) { return !table_.ended(table_.ref(s)); };
   u32 tasks = 0;
   for (u32 s = 0; s < table_.used(); ++s) tasks += alive(s) ? table_[s].count() : 0;
-  std::string text = "nothing can run: " + std::to_string(tasks) + " tasks wait, window " +
-                     std::to_string(tasks) + " of " + std::to_string(window_);
+  std::string text = "nothing can run: " + std::to_string(tasks) + " tasks wait";
   std::vector<std::string> waits(table_.capacity());
   const auto name = [this](u32 s) {
     if (table_[s].site() == kJoinSite) return std::string("the phase before it");
@@ -321,6 +320,38 @@ std::string Flow::waiting_report() {
     text += "\n  " + name(s) + " waits for " + std::to_string(count) + ":" + waits[s];
   }
   return text;
+}
+
+std::string Flow::generation_report(Made last) const {
+  const PlanView& plan = plan_.plan();
+  const auto line = [&](u32 site) {
+    std::string text;
+    for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
+      const DebugLine at = plan.get<Section::DEBUG_LINE>(i);
+      if (at.section != static_cast<u16>(Section::SITE) || at.index != site) continue;
+      text = " (" + std::string(plan.string(at.file, Section::DEBUG_STRING)) + ":" +
+             std::to_string(at.line) + ")";
+    }
+    return text;
+  };
+  std::string text = "\n  generation, after " + std::to_string(made()) + " tasks, ";
+  switch (last) {
+    case Made::Full:
+      text += "waits for room in the window";
+      break;
+    case Made::Waits:
+      text += "waits for a value that control reads" + line(cursor_->site);
+      break;
+    case Made::Drains:
+      text += "waits for a copy of temporaries";
+      break;
+    default:
+      text += "has come to the end";
+  }
+  return text + "\n  marks: window " + std::to_string(live_) + " of " + std::to_string(window_) +
+         ", records " + std::to_string(table_.capacity() - table_.available()) + " of " +
+         std::to_string(table_.capacity()) + ", tensor map " + std::to_string(entries_) +
+         " entries, edges outside of records " + std::to_string(table_.side_high());
 }
 
 }  // namespace ptowsp

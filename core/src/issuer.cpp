@@ -396,4 +396,25 @@ bool Issuer::steal(u32 worker, u32 pool, u32* slot) {
   return false;
 }
 
+std::string Issuer::holding_report(u32* gate) const {
+  const std::lock_guard lock(lock_);
+  std::string text = ", ready " + std::to_string(ready());
+  *gate = kNone;
+  for (u32 g = 0; g < config_.num_gates; ++g) {
+    u64 waiting = 0;
+    u64 most = 0;
+    for (const Gate& each : gates_[g]) {
+      most = std::max(most, each.in_flight);
+      for (u32 slot = each.first; slot != kNone; slot = places_[slot].next) waiting += 1;
+    }
+    const std::string depth = std::to_string(config_.gates[g].depth);
+    text += ", pipeline_depth(" + depth + ") " + std::to_string(most) + " of " + depth +
+            " in flight and " + std::to_string(waiting) + " waiting";
+    if (waiting > 0 && *gate == kNone) *gate = g;
+  }
+  u64 held = held_.size();
+  for (const auto& lane : lanes_) held += lane.size();
+  return held > 0 ? text + ", timing holds " + std::to_string(held) : text;
+}
+
 }  // namespace ptowsp

@@ -137,6 +137,7 @@ Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, 
 }
 
 void Run::work(u32 worker) {
+  entered_.fetch_add(1, std::memory_order_acq_rel);
   if (mode_ == Mode::Split) call_crew();
   switch (mode_) {
     case Mode::Flow:
@@ -219,7 +220,11 @@ ptowsp_stats Run::stats() const {
     out.window_overflows = config_.window_mode == WindowMode::BENCHMARK ? window_stalls_ : 0;
     out.start_released = start_released_;
     out.loads = flow_->loads();
-    out.control_waits = control_waits_;
+    out.control_waits = control_stall_.count;
+    out.control_wait_ns = control_stall_.ns;
+    out.workspace_stalls = workspace_stall_.count;
+    out.workspace_stall_ns = workspace_stall_.ns;
+    out.edges_high = flow_->edges_high();
     out.start_held = start_held_;
     if (issuer_) {
       const Issuer::Counters counted = issuer_->counters();

@@ -126,7 +126,7 @@ bool Run::make_until(u64 task, Error* error) {
     if (flow_->was_made(task)) return true;
     const char* const why = made == Flow::Made::Done   ? ", of which there are fewer"
                             : made == Flow::Made::Full ? ", for which the window has no room"
-                                                       : ", which waits for a value";
+                                                       : ", which waits for others";
     *error = misfit("it starts task " + std::to_string(task) + why);
     return false;
   }
@@ -174,7 +174,7 @@ bool Run::draw(Controller::Next* next, Error* error) {
     if (draw_event(next)) return true;
     if (generated_all_ && control_->ended == flow_->made()) return false;
     if (let_go_controlled()) continue;
-    *error = Error::make(Status::DEADLOCK, flow_->waiting_report());
+    *error = stuck();
     return false;
   }
   return false;

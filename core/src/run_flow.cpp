@@ -51,6 +51,7 @@ inline bool Run::run_single(u32 worker, u32 slot) {
 void Run::commit(u32 worker) {
   Worker& me = *workers_[worker];
   me.batches += 1;
+  if (traced_) me.now = now();
   if (issuer_) {
     commit_issued(worker);
   } else {
@@ -276,8 +277,12 @@ bool Run::generate_burst(u32 worker) {
   made_.store(flow_->made(), std::memory_order_release);
   const bool progress = flow_->made() != before;
   flow_->unlock();
+  return progress || has_own(worker);
+}
+
+bool Run::has_own(u32 worker) const {
   const Worker& me = *workers_[worker];
-  return progress || me.next != kNil || me.own->size() > 0 || me.deque->size() > 0;
+  return me.next != kNil || me.own->size() > 0 || me.deque->size() > 0;
 }
 
 void Run::generate_locked(u32 worker, u32 burst) {
@@ -296,6 +301,7 @@ void Run::generate_locked(u32 worker, u32 burst) {
   const auto freed = [&](u32 slot) { free_slot(&me, slot); };
   Error error;
   const u64 before = flow_->made();
+  const u64 steps = before + flow_->loads();
   // Before the start nobody waits for what is made.
   const Flow::Made made = flow_->make(started ? burst : 64 * burst, ready, freed, &error);
   if (issuer_ && started) issue_held(worker);  // one lock for all of them
@@ -310,7 +316,8 @@ void Run::generate_locked(u32 worker, u32 burst) {
   count(TraceCounter::WINDOW, flow_->live());
   if (made == Flow::Made::Failed) fail_now(std::move(error));
   if (made == Flow::Made::Full) window_full(worker);
-  if (made == Flow::Made::Waits) control_waits(worker);
+  note_stalls(made, flow_->made() + flow_->loads() != steps);
+  if (made == Flow::Made::Waits || made == Flow::Made::Drains) let_go(worker);
   if (made == Flow::Made::Done) all_generated();
   if (issuer_ && made != Flow::Made::Some) after_issue(issuer_->release(issue_time()));
   const bool enough =
@@ -341,12 +348,23 @@ void Run::window_full(u32 worker) {
   let_go(worker);
 }
 
-// Under the token. The value comes from a task, which has to be let go as well.
-void Run::control_waits(u32 worker) {
-  control_waits_ += 1;
-  let_go(worker);
+// Under the token.
+void Run::note_stalls(Flow::Made made, bool progress) {
+  last_made_ = made;
+  const bool waits = made == Flow::Made::Waits;
+  const bool drains = made == Flow::Made::Drains;
+  const bool stood = control_stall_.since != 0 || workspace_stall_.since != 0;
+  if (!waits && !drains && !stood) return;  // asking for the time costs as much as a short task
+  const u64 now = since();
+  if (progress) {  // whatever it waits for now is another thing
+    control_stall_.set(false, now);
+    workspace_stall_.set(false, now);
+  }
+  control_stall_.set(waits, now);
+  workspace_stall_.set(drains, now);
 }
 
+// Under the token. What generation waits for comes from tasks, which have to be let go as well.
 void Run::let_go(u32 worker) {
   if (config_.batch_deps > 0) flush_batches(worker);
   if (started_.load(std::memory_order_relaxed)) return;
@@ -521,8 +539,8 @@ void Run::idle(u32 worker, u32* misses) {
   const u32 nap = std::min((*misses - kSpins) / kSpinsAfterNap, kMostNaps - 1);
   const u64 ticket = lot_.prepare();
   const u32 resting = resting_.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (resting == workers()) check_stuck();
-  if (stop_ || !nothing_ready()) {
+  if (resting == entered_.load(std::memory_order_acquire)) check_stuck(worker);
+  if (stop_ || !nothing_ready() || has_own(worker)) {
     lot_.withdraw();
   } else {
     workers_[worker]->parks += 1;
@@ -536,19 +554,39 @@ void Run::idle(u32 worker, u32* misses) {
   resting_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-// All workers rest. If nothing is ready and nothing can be generated, nothing ever will be.
-void Run::check_stuck() {
+// All workers that have come rest. If nothing is ready, and neither generation nor a policy that
+// holds tasks can go on, nothing ever will be. Who comes later has nothing to do either.
+void Run::check_stuck(u32 worker) {
   if (!flow_->try_lock()) return;
   flow_->collect();
-  const bool ended = generated_all_ && total_done() == made_;
-  const bool can_go_on = flow_->can_make() && !generated_all_;
-  if (issuer_ && !ended && !can_go_on && nothing_ready() &&
-      (issuer_->waits_until() > 0 || issuer_->release(issue_time()))) {
+  const auto steps = [&] { return flow_->made() + flow_->loads(); };
+  const u64 before = steps();
+  if (nothing_ready() && !generated_all_) generate_locked(worker);
+  made_.store(flow_->made(), std::memory_order_release);
+  const bool goes_on = stop_ || steps() != before || !nothing_ready() || has_own(worker) ||
+                       (generated_all_ && total_done() == made_);
+  if (!goes_on && issuer_ && (issuer_->waits_until() > 0 || issuer_->release(issue_time()))) {
     lot_.notify_all();
-  } else if (!ended && !can_go_on && nothing_ready()) {
-    fail_now(Error::make(Status::DEADLOCK, flow_->waiting_report()));
+  } else if (!goes_on) {
+    fail_now(stuck());
   }
   flow_->unlock();
+}
+
+// Who waits for what, and the directive that keeps them, if one does.
+Error Run::stuck() {
+  std::string text = flow_->waiting_report() + flow_->generation_report(last_made_);
+  u32 gate = kNone;
+  if (issuer_) text += issuer_->holding_report(&gate);
+  if (!held_.empty()) text += ", start holds " + std::to_string(held_.size());
+  Error error = Error::make(Status::DEADLOCK, std::move(text));
+  for (u32 i = 0, gates = 0; i < plan_->plan().count(Section::SCHEDULE); ++i) {
+    const auto id = static_cast<Directive>(plan_->plan().get<Section::SCHEDULE>(i).id);
+    const bool full = id == Directive::WINDOW && last_made_ == Flow::Made::Full;
+    const bool closed = id == Directive::PIPELINE_DEPTH && gates++ == gate;
+    if (full || closed) error.at_record(Section::SCHEDULE, i, nullptr, 0);
+  }
+  return error;
 }
 
 }  // namespace ptowsp

@@ -116,7 +116,7 @@ bool Run::look_at_clock(u32 worker) {
   me.looked = now;
   me.interval = soon ? std::min(me.interval * 2, kMost) : std::max(me.interval / 2, 1u);
   me.budget = me.interval;
-  me.now = 0;  // looking took its time
+  if (traced_) me.now = this->now();  // looking took its time
   if (worker == 0) poll_interrupt();
   return !stop_.load(std::memory_order_relaxed);
 }

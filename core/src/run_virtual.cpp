@@ -125,7 +125,7 @@ void Run::work_virtual() {
     } else if (generated_all_ && total_done() == made_) {
       return;
     } else {
-      check_stuck();
+      check_stuck(last);
     }
   }
 }

@@ -233,7 +233,7 @@ def test_control_that_reads_data(tmp_path: Path) -> None:
             drawn = start(program, 6, partial(program.execute, seed=seed))
             assert drawn[0] == wanted[0]
         for n in (3, 9):  # fewer tasks, and more
-            with pytest.raises(ExecutionError, match="PTO511"):
+            with pytest.raises(ExecutionError, match="PTO512"):
                 start(program, n, partial(program.replay, path))
         assert start(program, 6, partial(program.replay, path))[0] == wanted[0]
 
@@ -253,10 +253,10 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     with program:
         for at in range(len(good)):
             path.write_bytes(good[:at] + bytes([good[at] ^ 0x41]) + good[at + 1 :])
-            with pytest.raises(ExecutionError, match="PTO511"):
+            with pytest.raises(ExecutionError, match="PTO512"):
                 program.replay(path)
             path.write_bytes(good[:at])
-            with pytest.raises(ExecutionError, match="PTO511"):
+            with pytest.raises(ExecutionError, match="PTO512"):
                 program.replay(path)
         path.write_bytes(good)
         program.replay(path)

@@ -278,31 +278,92 @@ TEST(symbols_and_kernels_are_found_by_name) {
   ptowsp_plan_free(plan);
 }
 
-// While the first task runs, the last one gets a predecessor that does not exist.
-TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
+namespace {
+
+struct Planted {
+  Schedule schedule;
+  i64 rows, cols;
+  u32 slot;  // while the first task runs, this one gets a predecessor that does not exist
+  RunControl control;
+};
+
+// The error of the run, which has to end by itself.
+Error run_planted(const Planted& plan, u32 workers) {
   static std::atomic<Run*> planted{nullptr};
+  static std::atomic<u32> slot{0};
   const auto kernel = [](const ptowsp_call* call, void* user) -> int32_t {
-    if (call->task_id == 0) planted.load()->flow_for_test()->table()[3].fanin += 1;
+    if (call->task_id == 0) planted.load()->flow_for_test()->table()[slot].fanin += 1;
     return add_kernel(call, user);
   };
-  for (const u32 workers : {1u, 2u, 3u}) {
-    Wavefront w({{Directive::READY, {number(ReadyPolicy::WORK_STEAL)}},
-                 {Directive::START, {number(StartPolicy::AFTER_ORCHESTRATION)}}});
-    auto loaded = std::make_shared<LoadedPlan>();
-    loaded->bytes = w.maker.bytes();
-    PlanFault fault;
-    CHECK(validate(loaded->bytes.data(), loaded->bytes.size(), &loaded->view, &fault));
-    Error error;
-    const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
-    program->set_kernel(0, {kernel, nullptr});
-    const auto bindings = w.bind(2, 2);
-    const auto run = program->prepare(bindings.data(), bindings.size(), false, {}, &error);
-    planted = run->run.get();
-    program->run(run.get());
-    CHECK_EQ(run->run->error().status, Status::DEADLOCK);
-    const std::string& text = run->run->error().message;
-    CHECK(text.find("nothing can run: 1 tasks wait") != std::string::npos);
-    CHECK(text.find("task 3 cell[1, 1] waits for 1:") != std::string::npos);
+  Wavefront w(plan.schedule);
+  auto loaded = std::make_shared<LoadedPlan>();
+  loaded->bytes = w.maker.bytes();
+  PlanFault fault;
+  CHECK(validate(loaded->bytes.data(), loaded->bytes.size(), &loaded->view, &fault));
+  Error error;
+  const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
+  program->set_kernel(0, {kernel, nullptr});
+  const auto bindings = w.bind(plan.rows, plan.cols);
+  const auto run =
+      program->prepare(bindings.data(), bindings.size(), false, plan.control, &error);
+  planted = run->run.get();
+  slot = plan.slot;
+  program->run(run.get());
+  CHECK_EQ(run->run->error().status, Status::DEADLOCK);
+  return run->run->error();
+}
+
+bool says(const Error& error, const char* text) {
+  return error.message.find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
+  const auto held = std::pair{Directive::START,
+                              std::vector<i64>{number(StartPolicy::AFTER_ORCHESTRATION)}};
+  const std::vector<i64> depth{1, number(DepthScope::GLOBAL), number(OnFull::STALL)};
+  RunControl drawn;
+  drawn.seed = 5;
+  const Planted plans[] = {
+      {{{Directive::READY, {number(ReadyPolicy::WORK_STEAL)}}, held}, 2, 2, 3, {}},
+      {{{Directive::READY, {number(ReadyPolicy::FIFO)}}, held}, 2, 2, 3, {}},
+      {{{Directive::STREAMS, {2}}, held}, 2, 2, 3, {}},
+      {{{Directive::PIPELINE_DEPTH, depth}, held}, 2, 2, 3, {}},
+      {{held}, 2, 2, 3, drawn},
+  };
+  for (const Planted& plan : plans) {
+    for (const u32 workers : {1u, 2u, 3u}) {
+      const Error error = run_planted(plan, workers);
+      CHECK(says(error, "nothing can run: 1 tasks wait"));
+      CHECK(says(error, "task 3 cell[1, 1] waits for 1:"));
+      CHECK(says(error, "generation, after 4 tasks, has come to the end"));
+      CHECK_EQ(error.section, kNone);
+    }
+  }
+}
+
+TEST(a_deadlock_is_noticed_by_a_worker_that_never_called_others) {
+  const Planted chain{{{Directive::READY, {number(ReadyPolicy::FIFO)}}}, 1, 2, 1, {}};
+  for (const u32 workers : {1u, 2u, 4u}) {
+    CHECK(says(run_planted(chain, workers), "task 1 cell[0, 1] waits for 1:"));
+  }
+}
+
+TEST(a_deadlock_names_the_resource_and_its_directive) {
+  // Everything behind the second task of the first row waits for it, until the window is full.
+  const Planted narrow{{{Directive::READY, {number(ReadyPolicy::FIFO)}},
+                        {Directive::WINDOW, {3, 0, 0}}},
+                       4,
+                       4,
+                       1,
+                       {}};
+  for (const u32 workers : {1u, 2u}) {
+    const Error error = run_planted(narrow, workers);
+    CHECK(says(error, "waits for room in the window"));
+    CHECK(says(error, "marks: window 3 of 3"));
+    CHECK_EQ(error.section, number(Section::SCHEDULE));
+    CHECK_EQ(error.record, 1u);
   }
 }
 

@@ -43,12 +43,13 @@ struct FlowMemory {
 class Flow {
  public:
   enum class Made : u8 {
-    Some,   // as many as asked for
-    Full,   // the window has no room for the next one
-    Waits,  // control needs a value, or a buffer, that live tasks may still write
-    Done,   // there are no more tasks
-    Forks,  // several iterations of the loop that begins are to be generated at a time
-    Failed  // an expression or a bound failed
+    Some,    // as many as asked for
+    Full,    // the window has no room for the next one
+    Waits,   // control needs a value that live tasks may still write
+    Drains,  // the next iteration needs a copy of temporaries that live tasks may still use
+    Done,    // there are no more tasks
+    Forks,   // several iterations of the loop that begins are to be generated at a time
+    Failed   // an expression or a bound failed
   };
 
   // `memory` comes from an earlier run that ended well, or is null; `tracking` from one with this
@@ -139,7 +140,7 @@ class Flow {
         begin_fork();
       } else if (made == Made::Done && forked_) {
         lanes_[lane_].working = false;
-      } else if (made == Made::Waits && forked_ && !in_turns_) {
+      } else if ((made == Made::Waits || made == Made::Drains) && forked_ && !in_turns_) {
         lanes_[lane_].waits = true;
         if (!others_can_go_on()) return made;
       } else if (made != Made::Some) {
@@ -172,12 +173,10 @@ class Flow {
     phases_ += event != Event::GroupClose ? 1 : 0;
   }
 
-  // Whether a task could be made now, if there are any left.
-  bool can_make() const {
-    return live_ < window_ && table_.available() > open_.size() && (!bytes_ || bytes_->has_room());
-  }
   // Who waits for what, for a run in which nothing runs.
   std::string waiting_report();
+  // The same of generation, which `last` made() ended with.
+  std::string generation_report(Made last) const;
 
   u32 live() const { return live_; }
   u64 made() const { return lanes_.empty() ? main_.next_task - (pending_ ? 1 : 0) : submitted_; }
@@ -199,6 +198,7 @@ class Flow {
   u64 bytes_high() const { return bytes_ ? bytes_->high() : 0; }
   u64 bounds_checked() const { return bounds_checked_; }
   u64 loads() const { return loads_; }
+  u64 edges_high() const { return table_.side_high(); }  // outside of records
   const TaskHash& hash() const { return hash_; }
   std::size_t bytes() const {
     return table_.bytes() + tiles_.bytes() + (boxes_ ? boxes_->bytes() : 0);
@@ -264,7 +264,7 @@ class Flow {
         }
         if (event == Event::Drain) {
           collect();
-          if (live_ > 0) return Made::Waits;
+          if (live_ > 0) return Made::Drains;
           cursor_->drained = 1;
           continue;
         }

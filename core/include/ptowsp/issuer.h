@@ -16,6 +16,7 @@
 #include <atomic>
 #include <mutex>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -70,6 +71,8 @@ class Issuer {
   u32 overflowed() const { return overflowed_.load(std::memory_order_acquire); }
   // Tasks that somebody could take.
   u64 ready() const { return ready_.load(std::memory_order_acquire); }
+  // What holds tasks back, for a run in which nothing runs; `gate` is the first full one, or kNone.
+  std::string holding_report(u32* gate) const;
   struct Counters {
     u64 released = 0;
     u64 gate_stalls = 0;

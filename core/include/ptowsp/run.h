@@ -236,10 +236,11 @@ class Run {
   void run_stretch(u32 worker);
   void idle(u32 worker, u32* misses);
   void window_full(u32 worker);
-  void control_waits(u32 worker);
+  void note_stalls(Flow::Made made, bool progress);
   void let_go(u32 worker);
   void all_generated();
   bool nothing_ready();
+  bool has_own(u32 worker) const;
   void push_fifo(Worker* me, u32 slot);
   bool take_fifo(Worker* me, u32* slot);
   // run_batch.cpp
@@ -282,7 +283,8 @@ class Run {
   bool take_controlled(Controller::Next* next);
   bool let_go_controlled();
 
-  void check_stuck();
+  void check_stuck(u32 worker);
+  Error stuck();
   u64 total_done() const;
   void call_crew() {
     if (crew_ == nullptr || crew_called_.load(std::memory_order_relaxed)) return;
@@ -329,7 +331,8 @@ class Run {
   std::optional<FifoReady> fifo_;  // the ready tasks, for fifo()
   ParkingLot lot_;
   std::atomic<u64> made_{0};      // tasks generated so far
-  std::atomic<u32> resting_{0};   // workers that found nothing to do
+  std::atomic<u32> entered_{0};   // workers that have come
+  std::atomic<u32> resting_{0};   // those of them that found nothing to do
   std::vector<u64> ready_ticks_;  // by slot, if traced: when the task became ready
   std::vector<u32> held_;         // token holder: ready tasks that the start policy holds
   std::vector<u64> share_;        // token holder: tasks by worker at the last look
@@ -337,8 +340,25 @@ class Run {
   u64 window_stalls_ = 0;         // token holder
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
-  u64 control_waits_ = 0;
-  bool control_waiting_ = false;
+  // Why generation stands still, how often and how long.
+  struct Stall {
+    u64 count = 0;
+    u64 ns = 0;
+    u64 since = 0;  // 0: it does not
+
+    void set(bool stands, u64 now) {
+      if (stands && since == 0) {
+        count += 1;
+        since = std::max<u64>(now, 1);
+      } else if (!stands && since != 0) {
+        ns += now - std::exchange(since, 0);
+      }
+    }
+  };
+  Stall control_stall_;                      // token holder: for a value
+  Stall workspace_stall_;                    // token holder: for a copy of temporaries
+  Flow::Made last_made_ = Flow::Made::Some;  // token holder
+  bool control_waiting_ = false;             // as the trace shows it
   u64 start_released_ = 0;
   u64 start_held_ = 0;
 

@@ -222,6 +222,7 @@ class TaskTable {
 
   // All tasks have ended: slots are handed out in order again.
   void restart() {
+    side_high_ = side_live_;
     used_ = last_ = 0;
     free_.clear();
     freed_.store(kNil, std::memory_order_relaxed);
@@ -284,6 +285,7 @@ class TaskTable {
                                            std::memory_order_relaxed));
   }
 
+  u32 side_high() const { return side_high_; }
   u32 used() const { return used_; }  // slots handed out at least once in this run
 
  private:
@@ -329,6 +331,8 @@ class TaskTable {
       if (node % kChunk == 0) chunks_[node / kChunk] = std::make_unique<SideNode[]>(kChunk);
     }
     side(node) = {slot, next, r->side};
+    side_live_ += 1;
+    side_high_ = std::max(side_high_, side_live_);
     r->side = node;
     return in_place_nodes() + node;
   }
@@ -337,6 +341,7 @@ class TaskTable {
     r->side = side(node).next_of_owner;
     side(node).next_of_owner = side_free_;
     side_free_ = node;
+    side_live_ -= 1;
   }
   void drop_side_nodes(Record* r) {
     while (r->side != kNil) drop_last_side_node(r);
@@ -366,6 +371,8 @@ class TaskTable {
   alignas(kCacheLine) SlotSet free_;
   u32 side_used_ = 0;
   u32 side_free_ = kNil;
+  u32 side_live_ = 0;  // edges that have no place in their records, and the most of them
+  u32 side_high_ = 0;
   u32 made_ = 0;  // records that exist
   u32 used_ = 0;
   u32 last_ = 0;  // the slot handed out last

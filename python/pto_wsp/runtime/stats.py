@@ -38,9 +38,13 @@ class Stats:
     dep_flushes: int = 0
     prefetch_tasks: int = 0
     prefetch_bytes: int = 0
+    control_wait_ns: int = 0
+    workspace_stalls: int = 0
+    workspace_stall_ns: int = 0
+    edges_high: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         shown = [(f.name, getattr(self, f.name)) for f in fields(self)]
-        return "\n".join(f"{name:>17}: {value}" for name, value in shown if value)
+        return "\n".join(f"{name:>18}: {value}" for name, value in shown if value)

@@ -19,6 +19,8 @@ from pto_wsp.backends.cpu.failures import Failure, NativeError
 from pto_wsp.backends.cpu.python_kernels import make_dispatch
 from pto_wsp.backends.cpu.trace import read_trace
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import ScheduleError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
 from pto_wsp.options import MAX_WORKERS, NUM_THREADS, SEED
 from pto_wsp.plan import (
@@ -27,6 +29,7 @@ from pto_wsp.plan import (
     Plan,
     ScheduleArg,
     ScheduleEntry,
+    Section,
     Status,
     Symbol,
     SymbolKind,
@@ -99,12 +102,19 @@ class CpuEngine:
         asynchronous: bool,
         hashed: bool = False,
     ) -> CpuRun:
-        run, error = self.native.start_controlled(
-            _values(bindings), asynchronous, hashed, control.record, control.replay, control.seed
-        )
+        with self._starting:
+            file = self._next_trace_file()
+            run, error = self.native.start_controlled(
+                _values(bindings),
+                asynchronous,
+                hashed,
+                control.record,
+                control.replay,
+                control.seed,
+            )
         if run is None:
             raise _failure(error).to_exception(self.plan)
-        return CpuRun(self, run, hashed)
+        return CpuRun(self, run, hashed, file)
 
     def start_quick(
         self,
@@ -264,24 +274,32 @@ def _failure(error: NativeError | None) -> Failure:
 
 
 def _workers(num_threads: int, plan: Plan) -> int:
-    chosen = num_threads or config.NUM_THREADS.get()
-    return chosen or max(os.cpu_count() or 1, _named_workers(plan))
+    named, entry = _named_workers(plan)
+    if 0 < num_threads < named:
+        raise ScheduleError(
+            Code.DIRECTIVES_CONTRADICT,
+            f"the schedule sends tasks to {named} workers, and num_threads={num_threads}",
+            loc=plan.loc(Section.SCHEDULE, entry),
+            why="tasks of a worker that is not there would never run",
+            fix=f"use num_threads={named} or more, or a dispatch to {num_threads} workers",
+        )
+    return num_threads or max(config.NUM_THREADS.get() or os.cpu_count() or 1, named)
 
 
-def _named_workers(plan: Plan) -> int:
-    """The most workers that the schedule names."""
+def _named_workers(plan: Plan) -> tuple[int, int]:
+    """The most workers that the schedule names, and the entry that does."""
     args = plan.records(ScheduleArg)
-    most = 1
-    for entry in plan.records(ScheduleEntry):
+    found = 1, 0
+    for number, entry in enumerate(plan.records(ScheduleEntry)):
         first = {Directive.DISPATCH: 0, Directive.DISPATCH_THRESHOLD: 2}.get(Directive(entry.id))
         if first is None:
             continue
         policy, *rest = [arg.bits for arg in args[entry.args : entry.args + entry.num_args]][first:]
         if policy == DispatchPolicy.ROUND_ROBIN:
-            most = max(most, rest[0])
+            found = max(found, (rest[0], number))
         if policy == DispatchPolicy.STATIC_PARTITION:
-            most = max(most, len(rest))
-    return min(most, MAX_WORKERS)
+            found = max(found, (len(rest), number))
+    return min(found[0], MAX_WORKERS), found[1]
 
 
 def _after_fork() -> None:

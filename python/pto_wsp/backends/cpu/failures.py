@@ -117,7 +117,15 @@ class Failure:
             case Status.KERNEL_ERROR:
                 return self.kernel_error(plan, self.message)
             case Status.DEADLOCK:
-                return DeadlockError(Code.RUN_NOT_ENDED, self.message)
+                return DeadlockError(
+                    Code.RUN_NOT_ENDED,
+                    self.message,
+                    loc=self._loc(plan),
+                    why="every task that is left waits for another one, and nothing runs",
+                    fix="report it: loops, conditions and after= cannot make such a run"
+                    if self.record is None
+                    else f"give {self._directive(plan)} a larger number, and report it",
+                )
             case Status.WINDOW_OVERFLOW:
                 return WindowOverflow(
                     Code.WINDOW_FULL,
