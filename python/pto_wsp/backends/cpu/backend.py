@@ -307,7 +307,6 @@ def _named_workers(plan: Plan) -> tuple[int, int]:
     return min(found[0], MAX_WORKERS), found[1]
 
 
-
 def _after_fork() -> None:
     for engine in list(_engines):
         engine.after_fork()
