@@ -30,7 +30,6 @@ from pto_wsp.plan import (
     ScheduleArg,
     ScheduleEntry,
     Section,
-    Site,
     Status,
     Symbol,
     SymbolKind,
