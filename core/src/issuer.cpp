@@ -29,12 +29,35 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
     pool_workers_[k % pools].push_back(k % workers);
     worker_pools_[k % workers].push_back(k % pools);
   }
-  queues_.assign(static_cast<std::size_t>(pools) * (workers + 1), IssueQueue(config.ready));
+  make_groups();
+  queues_.assign(static_cast<std::size_t>(pools) * pool_queues_, IssueQueue(config.ready));
   lanes_.resize(config.timing == TimingPolicy::INTERLEAVED ? config.timing_count : 0);
   lane_pending_.assign(lanes_.size(), 0);
   for (u32 g = 0; g < config.num_gates; ++g) gates_[g].resize(num_gates_[g] = 1);
   // Unknown counts as many: the last level is for those.
   if (!config.levels.empty() && !plan.total_tasks(&total_tasks_)) total_tasks_ = INT64_MAX;
+}
+
+void Issuer::make_groups() {
+  const std::size_t pools = pool_workers_.size();
+  u32 most = 0;
+  pool_groups_.assign(pools, 0);
+  group_of_.assign(pools * workers_, kNone);
+  for (u32 pool = 0; pool < pools && config_.affinity_axis != kNone; ++pool) {
+    const std::vector<u32>& crew = pool_workers_[pool];
+    const u32 count = static_cast<u32>(crew.size());
+    const u32 size = std::min(kLargestGroup, std::max(1u, count / 2));
+    for (u32 k = 0; k < count; ++k) group_of_[pool * workers_ + crew[k]] = workers_ + 1 + k / size;
+    pool_groups_[pool] = (count + size - 1) / size;
+    most = std::max(most, pool_groups_[pool]);
+  }
+  pool_queues_ = workers_ + 1 + most;
+  if (config_.affinity_axis == kNone) return;
+  const PlanView& plan = plan_.plan();
+  const std::string_view name = plan.string(config_.affinity_axis, Section::SCHEDULE_STRING);
+  for (u32 s = 0; s < plan_.sites().size(); ++s) {
+    affinity_levels_.push_back(loop_level(plan, s, name));
+  }
 }
 
 bool Issuer::key(u32 node, const Cursor& cursor, i64* out, Error* error) const {
@@ -110,8 +133,33 @@ bool Issuer::place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* 
   return true;
 }
 
+// By the index of a loop. Tasks in no such loop go to any worker.
+void Issuer::place_by_affinity(const Cursor& cursor, Place* place) const {
+  const u32 level = affinity_levels_[cursor.site];
+  if (level == kNone) return;
+  const std::vector<u32>& crew = pool_workers_[place->pool];
+  const i64 size = static_cast<i64>(crew.size());
+  const i64 index = cursor.vars[level];
+  switch (config_.affinity) {
+    case Affinity::CORE_LOCAL:
+      place->worker = crew[static_cast<std::size_t>(floor_mod(index, size))];
+      return;
+    case Affinity::CORE_GROUP:
+      place->worker =
+          workers_ + 1 + static_cast<u32>(floor_mod(index, i64{pool_groups_[place->pool]}));
+      return;
+    case Affinity::SPREAD:
+      place->worker = crew[(splitmix(cursor.task_id) >> 1) % crew.size()];
+      return;
+  }
+}
+
 // The dispatch policy for a task: the only one, or that of the highest level its metric reaches.
 bool Issuer::place_worker(const Cursor& cursor, Place* place, Error* error) {
+  if (!affinity_levels_.empty()) {
+    place_by_affinity(cursor, place);
+    return true;
+  }
   const Dispatch* chosen = &config_.dispatch;
   if (!config_.levels.empty()) {
     i64 metric = static_cast<i64>(total_tasks_);
@@ -298,7 +346,7 @@ void Issuer::enqueue(u32 slot) {
   const u64 order = config_.ready == ReadyPolicy::AUTO ? issued_ : place.seq;
   issued_ += 1;
   queue(place.pool, worker == kNone ? workers_ : worker).push({place.rank, order, slot});
-  if (worker != kNone) pinned_[worker] += 1;
+  if (worker < workers_) pinned_[worker] += 1;
   const u64 ready = ready_.load(std::memory_order_relaxed) + 1;
   ready_.store(ready, std::memory_order_release);
   counters_.ready_high = std::max(counters_.ready_high, ready);
@@ -374,12 +422,15 @@ bool Issuer::take_locked(u32 worker, u64 now_ns, Taken* out) {
   return false;
 }
 
-// Its own queue or the one for all, whichever has the task that goes first.
+// Its own queue, that of its group or the one for all, whichever has the task that goes first.
 IssueQueue* Issuer::best_queue(u32 worker, u32 pool) {
-  IssueQueue& own = queue(pool, worker);
-  IssueQueue& all = queue(pool, workers_);
-  if (own.empty()) return all.empty() ? nullptr : &all;
-  return all.empty() || IssueQueue::before(own.next(), all.next()) ? &own : &all;
+  const auto first = [](IssueQueue* a, IssueQueue* b) {
+    if (a == nullptr || a->empty()) return b->empty() ? nullptr : b;
+    return b->empty() || IssueQueue::before(a->next(), b->next()) ? a : b;
+  };
+  IssueQueue* const best = first(&queue(pool, worker), &queue(pool, workers_));
+  const u32 group = group_of_[pool * workers_ + worker];
+  return group == kNone ? best : first(best, &queue(pool, group));
 }
 
 bool Issuer::steal(u32 worker, u32 pool, u32* slot) {

@@ -27,4 +27,25 @@ bool Run::flush_batches(u32 worker) {
   return some;
 }
 
+// What was taken from a batch.
+void Run::commit(u32 worker) {
+  Worker& me = *workers_[worker];
+  me.batches += 1;
+  if (traced_) me.now = now();
+  if (issuer_) {
+    commit_issued(worker);
+  } else {
+    for (const u32 slot : me.committed) {
+      finish_slot(&me, slot, [&](u32 next) {
+        if (control_) {
+          make_ready_controlled(worker, next);
+        } else {
+          push_ready(worker, next);
+        }
+      });
+    }
+  }
+  me.committed.clear();
+}
+
 }  // namespace ptowsp

@@ -44,7 +44,9 @@ void Run::end_controlled(u32 worker, u32 slot) {
   Worker& me = *workers_[worker];
   control_->ended += 1;
   control_->now_ns += 1000;
-  if (issuer_ && !control_->replays()) {
+  if (config_.batch_deps > 0 && !control_->replays()) {
+    end_any(worker, slot);
+  } else if (issuer_ && !control_->replays()) {
     me.arrived.clear();
     finish_slot(&me, slot, [&](u32 next) { me.arrived.push_back(next); });
     after_issue(issuer_->end(worker, slot, me.arrived, issue_time()).for_others);
@@ -72,6 +74,7 @@ void Run::decide() {
     if (!error.ok()) {
       fail_now(std::move(error));
     } else {  // all tasks have ended
+      if (config_.batch_deps > 0) flush_batches(0);
       stop_.store(true, std::memory_order_release);
       control_->wake_all();
     }
@@ -222,6 +225,7 @@ bool Run::take_controlled(Controller::Next* next) {
 
 // What holds tasks back lets go of some, or time goes on. False: nothing is held.
 bool Run::let_go_controlled() {
+  if (config_.batch_deps > 0 && flush_batches(0)) return true;
   if (!issuer_) return false;
   if (issuer_->release(issue_time())) return true;
   const u64 until = issuer_->waits_until();

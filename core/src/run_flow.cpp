@@ -47,21 +47,6 @@ inline bool Run::run_single(u32 worker, u32 slot) {
   return pace(worker, 1);
 }
 
-// What was taken from a batch; see run_batch.cpp.
-void Run::commit(u32 worker) {
-  Worker& me = *workers_[worker];
-  me.batches += 1;
-  if (traced_) me.now = now();
-  if (issuer_) {
-    commit_issued(worker);
-  } else {
-    for (const u32 slot : me.committed) {
-      finish_slot(&me, slot, [&](u32 next) { make_ready(worker, next); });
-    }
-  }
-  me.committed.clear();
-}
-
 inline void Run::end_slot(u32 worker, u32 slot) {
   if (config_.batch_deps > 0) {
     end_in_batch(worker, slot);
@@ -423,8 +408,8 @@ void Run::end_any(u32 worker, u32 slot) {
 bool Run::runs_serially() {
   const bool open_order = config_.ready == ReadyPolicy::AUTO &&
                           config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
-                          !flow_->has_lanes() && config_.window_bytes == 0 && config_.batch_deps == 0 &&
-                          mode_ == Mode::Flow;
+                          !flow_->has_lanes() && config_.window_bytes == 0 &&
+                          config_.batch_deps == 0 && mode_ == Mode::Flow;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;

@@ -116,8 +116,8 @@ bool Run::look_at_clock(u32 worker) {
   me.looked = now;
   me.interval = soon ? std::min(me.interval * 2, kMost) : std::max(me.interval / 2, 1u);
   me.budget = me.interval;
-  if (traced_) me.now = this->now();  // looking took its time
   if (worker == 0) poll_interrupt();
+  if (traced_) me.now = this->now();  // looking took its time
   return !stop_.load(std::memory_order_relaxed);
 }
 

@@ -21,11 +21,15 @@ void Run::work_issued(u32 worker) {
       has_task = end_issued(worker, slot, &task);
     } else if (generate_burst(worker)) {
       misses = 0;
+    } else if (config_.batch_deps > 0 && flush_batches(worker)) {
+      misses = 0;
     } else {
       give_back(&me);
       idle(worker, &misses);
     }
   }
+  // The next run must find every task ended.
+  if (config_.batch_deps > 0 && total_done() == made_) flush_batches(worker);
 }
 
 bool Run::take_issued(u32 worker, Issuer::Taken* task) {
@@ -47,7 +51,7 @@ bool Run::end_issued(u32 worker, u32 slot, Issuer::Taken* task) {
   Worker& me = *workers_[worker];
   if (config_.batch_deps > 0 || runs_low(me)) {
     end_without_taking(worker, slot);
-    if (config_.batch_deps == 0) generate_burst(worker);  // others find more meanwhile
+    if (config_.batch_deps == 0 || runs_low(me)) generate_burst(worker);  // so others find more
     return take_issued(worker, task);
   }
   me.arrived.clear();
@@ -74,8 +78,7 @@ void Run::commit_issued(u32 worker) {
   Worker& me = *workers_[worker];
   me.arrived.clear();
   for (const u32 slot : me.committed) collect_arrivals(&me, slot);
-  const Issuer::Seen seen =
-      issuer_->settle(worker, me.committed.size(), me.arrived, issue_time());
+  const Issuer::Seen seen = issuer_->settle(worker, me.committed.size(), me.arrived, issue_time());
   after_issue(seen.for_others);
 }
 

@@ -4,6 +4,7 @@
 // has the same trace each time.
 //
 // Bodies run when their tasks start. What they read is there: the tasks they wait for have ended.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <queue>
@@ -107,13 +108,19 @@ void Run::work_virtual() {
       more = false;
       for (u32 w = 0; w < workers() && !stop_; ++w) {
         Ending ending;
-        if (busy[w] || !start_virtual(w, &ending)) continue;
+        if (busy[w]) continue;
+        if (!start_virtual(w, &ending)) {
+          more = more || (config_.batch_deps > 0 && flush_batches(w));
+          continue;
+        }
         ending.order = order++;
         endings.push(ending);
         busy[w] = more = true;
       }
     }
     poll_interrupt();
+    const bool all_busy = std::find(busy.begin(), busy.end(), false) == busy.end();
+    if (config_.batch_deps > 0 && !all_busy && flush_batches(last)) continue;
     const u64 timer = issuer_ ? issuer_->waits_until() : 0;  // of a rate limit that holds something
     if (timer > virtual_now_ && (endings.empty() || timer < endings.top().at)) {
       virtual_now_ = timer;

@@ -202,16 +202,28 @@ bool set_batch_deps(const Args& a, ScheduleConfig* out) {
   return true;
 }
 
-bool add_prefetch(const PlanView& plan, const Args& a, ScheduleConfig* out) {
-  if (!a.is_string(0) || !a.in(1, 1, INT32_MAX)) return false;
-  const PrefetchConfig wanted{static_cast<u32>(a.list[0].value), a.value(1)};
-  const std::string_view name = plan.string(wanted.axis, Section::SCHEDULE_STRING);
-  for (u32 i = 0; i < plan.count(Section::AXIS); ++i) {
-    if (plan.string(plan.get<Section::AXIS>(i).name) != name) continue;
-    out->prefetches.push_back(wanted);
-    return true;
+// Whether an argument names a loop of the plan.
+bool names_loop(const PlanView& plan, const Args& a, u32 i) {
+  if (!a.is_string(i)) return false;
+  const std::string_view name = plan.string(a.key(i), Section::SCHEDULE_STRING);
+  for (u32 k = 0; k < plan.count(Section::AXIS); ++k) {
+    if (plan.string(plan.get<Section::AXIS>(k).name) == name) return true;
   }
-  return false;  // there is no such loop
+  return false;
+}
+
+bool add_prefetch(const PlanView& plan, const Args& a, ScheduleConfig* out) {
+  if (!names_loop(plan, a, 0) || !a.in(1, 1, INT32_MAX)) return false;
+  out->prefetches.push_back({a.key(0), a.value(1)});
+  return true;
+}
+
+bool set_affinity(const PlanView& plan, const Args& a, ScheduleConfig* out) {
+  if (!names_loop(plan, a, 0) || !a.in(1, 0, static_cast<i64>(Affinity::SPREAD))) return false;
+  out->affinity_axis = a.key(0);
+  out->affinity = static_cast<Affinity>(a.value(1));
+  out->issued = true;
+  return true;
 }
 
 bool set_trace(const Args& a, ScheduleConfig* out) {
@@ -281,6 +293,8 @@ bool set_one(const PlanView& plan, Directive id, const Args& a, ScheduleConfig* 
       return set_pools(a, out);
     case Directive::BATCH_DEPS:
       return set_batch_deps(a, out);
+    case Directive::AFFINITY:
+      return set_affinity(plan, a, out);
     case Directive::PREFETCH:
       return add_prefetch(plan, a, out);
     case Directive::PIPELINE_DEPTH:
@@ -330,7 +344,12 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
   }
   const bool pins = out->dispatch.kind != DispatchPolicy::WORK_STEAL &&
                     out->dispatch.kind != DispatchPolicy::AFFINITY;
-  if (pins && out->ready == ReadyPolicy::WORK_STEAL) {
+  const bool dispatched = out->dispatch.kind != DispatchPolicy::WORK_STEAL || !out->levels.empty();
+  if (out->affinity_axis != kNone && dispatched) {
+    return refuse(error, Status::SCHEDULE_ERROR,
+                  "affinity and dispatch both say which worker runs a task");
+  }
+  if ((pins || out->affinity_axis != kNone) && out->ready == ReadyPolicy::WORK_STEAL) {
     return refuse(error, Status::SCHEDULE_ERROR,
                   "tasks that are dispatched to one worker cannot be stolen by others");
   }

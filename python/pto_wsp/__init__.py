@@ -19,6 +19,7 @@ from pto_wsp.errors import SynchronizeTimeout as SynchronizeTimeout
 from pto_wsp.errors import TypeCheckError as TypeCheckError
 from pto_wsp.errors import WindowOverflow as WindowOverflow
 from pto_wsp.frontend import Accum as Accum
+from pto_wsp.frontend import Affinity as Affinity
 from pto_wsp.frontend import Constexpr as Constexpr
 from pto_wsp.frontend import Dense as Dense
 from pto_wsp.frontend import DenseDyn as DenseDyn

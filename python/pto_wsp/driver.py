@@ -14,13 +14,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ExecutionError, ScheduleError
 from pto_wsp.frontend import TracePolicy, Workload
 from pto_wsp.kernels import Build, LoadedKernel, load_kernels
-from pto_wsp.options import (
-    ENABLE_DEBUG,
-    ENABLE_PROFILING,
-    OPTIMIZATION_LEVEL,
-    VERIFY,
-    check_known,
-)
+from pto_wsp.options import ENABLE_DEBUG, ENABLE_PROFILING, OPTIMIZATION_LEVEL, VERIFY, check_known
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
 from pto_wsp.passes.pipeline import PASSES
@@ -92,10 +86,10 @@ def load(
         target, chosen = registry.choose(plan, options)
     backend = registry.get(target)
     check_known(options, target, backend.options)
+    build = _build(options)
     verify = VERIFY.of(options)
     if verify == "schedule":
         plan = plan.with_trace(_TRACE_CAPACITY)
-    build = _build(options)
     backend.check(plan)
     kernels = load_kernels(plan, callables, build)
     engine = backend.load(plan, kernels, options)

@@ -78,7 +78,8 @@ VERIFY: Option[str | None] = Option(
     "verify",
     '"full", "schedule" or None',
     None,
-    '"full": races are looked for before each run; "schedule": in the trace of each run',
+    "looks for races before each run, or compares the trace of each run with the order that the "
+    "program asks for",
     lambda value: value in (None, "full", "schedule"),
 )
 MAX_WORKERS = 4096

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import (
+    Affinity,
     DenseDyn,
     Deps,
     DispatchPolicy,
@@ -84,6 +85,12 @@ SCHEDULES: dict[str, Callable[[Workload], Workload]] = {
     "pools": lambda w: w.task_graph(pools=Pools.custom(lambda t: t.cols, 2)),
     "window": lambda w: w.task_graph(window=TaskWindow(3)),
     "held": lambda w: w.task_graph(start=StartPolicy.after_orchestration(), window=TaskWindow(9)),
+    "bytes": lambda w: w.task_graph(window=TaskWindow(20, "bytes")),
+    "units": lambda w: w.task_graph(pools=Pools.by_exec_unit()),
+    "batch_deps": lambda w: w.batch_deps(4),
+    "batch_deps and gates": lambda w: w.batch_deps(100).pipeline_depth(2).streams(2),
+    "affinity": lambda w: w.affinity(cols=Affinity.CORE_GROUP),
+    "prefetch": lambda w: w.prefetch("cols", 1),
     "threshold": lambda w: w.task_graph(start=StartPolicy.threshold(7)),
 }
 

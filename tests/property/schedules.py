@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pto_wsp import ir
 from pto_wsp.ir import Binary, BinaryOp, Const
 from pto_wsp.plan import (
+    Affinity,
     DepthScope,
     DispatchPolicy,
     PoolPolicy,
@@ -131,13 +132,16 @@ def _issued(
     if streams is not None:
         timings += [(TimingPolicy.INTERLEAVED, n) for n in (1, 2, 3)]
     found: dict[str, Callable[[], tuple[ir.DirectiveArg, ...]]] = {
-        "DISPATCH": lambda: draw(dispatches(steals)),
         "TIMING": lambda: draw(st.sampled_from(timings)),
         "POOLS": lambda: draw(
             st.tuples(st.just(PoolPolicy.CUSTOM), some(1, 2, 5), keys())
             | st.just((PoolPolicy.BY_EXEC_UNIT,))
         ),
     }
+    if steals or draw(some(True, False)):
+        found["DISPATCH"] = lambda: draw(dispatches(steals))
+    else:
+        found["AFFINITY"] = lambda: (draw(some("i1", "i2", "w")), draw(st.sampled_from(Affinity)))
     if streams is not None:
         number = streams
         found |= {"STREAMS": lambda: (number,), "STREAM_BY": lambda: (draw(keys()),)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import fields
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,8 +55,9 @@ def test_schedule_numbers(policy: str) -> None:
         assert numbers[RENAMED.get(name, name.upper())] == number
 
 
-def test_window_modes() -> None:
-    assert {m.name: m.value for m in policies.WindowMode} == in_core("WindowMode")
+@pytest.mark.parametrize("policy", [policies.WindowMode, policies.Affinity])
+def test_enumerations(policy: type[IntEnum]) -> None:
+    assert {value.name: value.value for value in policy} == in_core(policy.__name__)
 
 
 def test_directives_have_their_numbers() -> None:
@@ -77,8 +79,9 @@ def test_directives_have_their_numbers() -> None:
         .with_batch_deps(2)
         .with_prefetch(policies.Prefetch("rows", 2))
     )
-    names = {d.name for d in everything.directives()}
-    assert len(names) == 13
+    placed = Schedule().with_affinity({"rows": policies.Affinity.SPREAD})
+    names = {d.name for d in (*everything.directives(), *placed.directives())}
+    assert len(names) == 14
     assert names <= in_core("Directive").keys()
 
 

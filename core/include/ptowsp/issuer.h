@@ -90,7 +90,7 @@ class Issuer {
     u64 seq = 0;
     u32 stream = 0;
     u32 pool = 0;
-    u32 worker = kNone;  // kNone: any of the pool
+    u32 worker = kNone;  // whose queue it goes into, or a group's; kNone: any of the pool
     u32 from = 0;        // the worker that made it ready
     u32 next = kNone;    // in the list of a gate
     u32 gate[ScheduleConfig::kMostGates] = {};
@@ -102,6 +102,7 @@ class Issuer {
   };
 
   bool place_worker(const Cursor& cursor, Place* place, Error* error);
+  void place_by_affinity(const Cursor& cursor, Place* place) const;
   bool key(u32 node, const Cursor& cursor, i64* out, Error* error) const;
   u32 number_of(u32 gate, i64 key);
 
@@ -117,7 +118,8 @@ class Issuer {
   void pump(u64 now_ns);
   void pass_gates(u32 slot);
   void enqueue(u32 slot);
-  IssueQueue& queue(u32 pool, u32 worker) { return queues_[pool * (workers_ + 1) + worker]; }
+  void make_groups();
+  IssueQueue& queue(u32 pool, u32 worker) { return queues_[pool * pool_queues_ + worker]; }
   IssueQueue* best_queue(u32 worker, u32 pool);
   bool steal(u32 worker, u32 pool, u32* slot);
 
@@ -136,7 +138,13 @@ class Issuer {
   const u32 workers_;
   const bool steals_;
   u64 total_tasks_ = 0;
-  std::vector<Place> places_;                    // by slot
+  std::vector<u32> affinity_levels_;  // by site: the loop whose index says where; or kNone
+  // CORE_GROUP: neighbours among the workers of a pool share a queue.
+  static constexpr u32 kLargestGroup = 4;
+  std::vector<u32> pool_groups_;  // by pool: how many there are
+  std::vector<u32> group_of_;     // by pool and worker: the number of its group's queue, or kNone
+  u32 pool_queues_ = 0;           // of one pool
+  std::vector<Place> places_;     // by slot
   std::vector<std::vector<u32>> pool_workers_;   // which workers serve a pool
   std::vector<std::vector<u32>> worker_pools_;   // which pools a worker serves
   Numbers numbers_[ScheduleConfig::kMostGates];  // this and the next: of the token holder
@@ -150,7 +158,7 @@ class Issuer {
   Counters counters_;
   std::vector<u64> pinned_;         // by worker: ready tasks that only it may take
   std::vector<u32> turn_;           // of a worker among its pools
-  std::vector<IssueQueue> queues_;  // by pool: one per worker, then one for all
+  std::vector<IssueQueue> queues_;  // by pool: one per worker, one for all, one per group
   std::vector<Gate> gates_[ScheduleConfig::kMostGates];
   Ring<u32> held_;                       // timing: BATCHED and RATE_LIMIT
   std::vector<std::vector<u32>> lanes_;  // INTERLEAVED: ready tasks by lane

@@ -69,6 +69,8 @@ struct ScheduleConfig {
   Dispatch dispatch;
   u32 metric_key = kNone;             // of the levels; kNone: the number of tasks
   std::vector<DispatchLevel> levels;  // by growing threshold
+  u32 affinity_axis = kNone;          // SCHEDULE_STRING: the loop's name; kNone: no affinity
+  Affinity affinity = Affinity::CORE_LOCAL;
   i64 streams = 0;
   u32 stream_key = kNone;  // kNone: the task's number
   TimingPolicy timing = TimingPolicy::IMMEDIATE;

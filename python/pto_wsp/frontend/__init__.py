@@ -19,6 +19,7 @@ from pto_wsp.frontend.conditions import slot_u64 as slot_u64
 from pto_wsp.frontend.kernels import Kernel as Kernel
 from pto_wsp.frontend.kernels import kernel as kernel
 from pto_wsp.frontend.loops import P as P
+from pto_wsp.frontend.policies import Affinity as Affinity
 from pto_wsp.frontend.policies import Deps as Deps
 from pto_wsp.frontend.policies import DispatchPolicy as DispatchPolicy
 from pto_wsp.frontend.policies import Interleaved as Interleaved

@@ -59,6 +59,17 @@ class WindowMode(IntEnum):
         return f"WindowMode.{self.name}"
 
 
+class Affinity(IntEnum):
+    """Which workers run the tasks of one index of an axis."""
+
+    CORE_LOCAL = 0  # one and the same: index modulo workers
+    CORE_GROUP = 1  # any of a group of neighbours: index modulo groups
+    SPREAD = 2  # all of them, by the mixed number of the task
+
+    def __repr__(self) -> str:
+        return f"Affinity.{self.name}"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class _Policy:
     """One of the named policies of a kind; made by the class methods of the subclasses."""

@@ -12,6 +12,7 @@ from pto_wsp.errors import ScheduleError
 from pto_wsp.frontend.keys import Key, key_of
 from pto_wsp.frontend.policies import (
     NUMBERS,
+    Affinity,
     Deps,
     DepthGate,
     DispatchPolicy,
@@ -58,6 +59,7 @@ class Schedule:
     order: tuple[tuple[str, OrderPolicy], ...] | None = None
     batch_deps: int | None = None
     prefetch: tuple[Prefetch, ...] | None = None
+    affinity: tuple[str, Affinity] | None = None
     locs: tuple[tuple[str, SrcLoc | None], ...] = field(default=(), compare=False)
 
     # --- the calls ---
@@ -130,6 +132,22 @@ class Schedule:
         kept = tuple(p for p in self.prefetch or () if p.axis != ahead.axis)
         return self._with(prefetch=(*kept, ahead))
 
+    def with_affinity(self, axes: Mapping[str, object]) -> Schedule:
+        if len(axes) != 1:
+            raise directive_error(
+                f"affinity of {len(axes)} axes",
+                "the index of one axis says where a task runs",
+                "write affinity(rows=Affinity.CORE_LOCAL)",
+            )
+        ((axis, policy),) = axes.items()
+        if not isinstance(policy, Affinity):
+            raise directive_error(
+                f"affinity({axis}={policy!r})",
+                "the policy of an axis is an Affinity",
+                "use Affinity.CORE_LOCAL, Affinity.CORE_GROUP or Affinity.SPREAD",
+            )
+        return self._with(affinity=(axis, policy))
+
     def _with(self, **new: object) -> Schedule:
         loc = srcloc.here()
         kept = tuple(entry for entry in self.locs if entry[0] not in new)
@@ -151,6 +169,7 @@ class Schedule:
                     "keep one of them",
                 )
             policies += self.dispatch_threshold.policies
+        self._check_affinity()
         stealing = self.ready is not None and self.ready.kind == "work_steal"
         for policy in policies:
             if stealing and policy.pins and policy.kind != "affinity":
@@ -161,6 +180,23 @@ class Schedule:
                     f"{policy!r} says who runs a task, work_steal() lets others take it",
                     "use DispatchPolicy.affinity(key), which places first and may be stolen from",
                 )
+
+    def _check_affinity(self) -> None:
+        if self.affinity is None:
+            return
+        given = {"dispatch": self.dispatch, "dispatch_threshold": self.dispatch_threshold}
+        for name, value in given.items():
+            if value is not None:
+                why = "both say which worker runs a task"
+                self._contradiction("affinity", name, why, "keep one of them")
+        if self.ready is not None and self.ready.kind == "work_steal":
+            self._contradiction(
+                "affinity",
+                "ready",
+                f"{self.affinity[1]!r} says who runs a task, work_steal() lets others take it",
+                "use dispatch(DispatchPolicy.affinity(key)), which places first and may be stolen "
+                "from",
+            )
 
     def check_complete(self) -> None:
         """ScheduleError for a directive that needs another one, once all have been given."""
@@ -182,17 +218,24 @@ class Schedule:
 
     def check_axes(self, body: ir.Body) -> None:
         """ScheduleError for a directive that names a loop which the program does not have."""
-        loops = {stmt.axis for stmt in ir.walk(body) if isinstance(stmt, ir.Loop)}
-        for ahead in self.prefetch or ():
-            if ahead.axis not in loops:
+        counted = {stmt.axis for stmt in ir.walk(body) if isinstance(stmt, ir.Loop)}
+        loops = {stmt.axis for stmt in ir.walk(body) if isinstance(stmt, ir.While)} | counted
+        named = [("prefetch", ahead.axis, counted) for ahead in self.prefetch or ()]
+        if self.affinity is not None:
+            named.append(("affinity", self.affinity[0], loops))
+        for name, axis, known in named:
+            if axis not in known:
+                uncounted = axis in loops
                 raise ScheduleError(
                     Code.DIRECTIVE_VALUE,
-                    f"prefetch names the loop {ahead.axis!r}",
-                    loc=dict(self.locs).get("prefetch"),
-                    why="the workload has no loop over such an axis whose extent is known",
-                    fix=f"use one of {', '.join(map(repr, sorted(loops)))}"
-                    if loops
-                    else "leave prefetch out",
+                    f"{name} names the loop {axis!r}",
+                    loc=dict(self.locs).get(name),
+                    why="nobody knows how often P.loop_while goes round"
+                    if uncounted
+                    else "the workload has no loop over an axis of that name",
+                    fix=f"use one of {', '.join(map(repr, sorted(known)))}"
+                    if known
+                    else f"leave {name} out",
                 )
 
     def _turns_over_streams(self) -> bool:
@@ -257,6 +300,8 @@ class Schedule:
         if self.batch_deps is not None:
             found.append(("batch_deps", (self.batch_deps,)))
         found += [("prefetch", (ahead.axis, ahead.depth)) for ahead in self.prefetch or ()]
+        if self.affinity is not None:
+            found.append(("affinity", (self.affinity[0], int(self.affinity[1]))))
         return found
 
     @staticmethod
@@ -280,7 +325,8 @@ class Schedule:
         found = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
         found += [("pipeline_depth", gate) for gate in self.pipeline_depth or ()]
         found += [("order", dict(self.order))] if self.order else []
-        return [*found, *(("prefetch", ahead) for ahead in self.prefetch or ())]
+        found += [("prefetch", ahead) for ahead in self.prefetch or ()]
+        return [*found, *([] if self.affinity is None else [("affinity", self.affinity)])]
 
 
 def _shown(value: object) -> str:
@@ -292,6 +338,8 @@ def _shown(value: object) -> str:
             return f"{depth}, scope={scope!r}{more}, on_full={on_full!r}"
         case Prefetch(axis, depth):
             return f"{axis!r}, {depth}"
+        case (str(axis), Affinity() as policy):
+            return f"{axis}={policy!r}"
         case Key():
             return str(value)
         case dict():

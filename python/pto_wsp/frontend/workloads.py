@@ -21,6 +21,7 @@ from pto_wsp.frontend.compose import Traced, merge
 from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.frontend.keys import key_of
 from pto_wsp.frontend.policies import (
+    Affinity,
     Deps,
     DepthGate,
     DispatchPolicy,
@@ -140,6 +141,11 @@ class Workload:
     def prefetch(self, axis: str, depth: int) -> Workload:
         """Before a task, prefetch what the task `depth` iterations further along the axis reads."""
         return self._under(self.schedule.with_prefetch(Prefetch(axis, depth)))
+
+    def affinity(self, **axis: Affinity) -> Workload:
+        """Which workers run the tasks of one index of an axis: affinity(rows=Affinity.CORE_LOCAL).
+        Tasks that are in no loop over the axis run on any worker."""
+        return self._under(self.schedule.with_affinity(axis))
 
     def _under(self, schedule: Schedule) -> Workload:
         return _workload(self.name, self._source, schedule)

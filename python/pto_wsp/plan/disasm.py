@@ -13,6 +13,7 @@ from pto_wsp.plan.codetext import CodeText, callee_name
 from pto_wsp.plan.debug import read_string
 from pto_wsp.plan.enums import (
     NONE,
+    Affinity,
     ArgTag,
     DepsPolicy,
     DepthScope,
@@ -64,6 +65,7 @@ _POLICIES: dict[Directive, tuple[type[IntEnum] | None, ...]] = {
     Directive.TRACE: (TracePolicy,),
     Directive.DISPATCH: (DispatchPolicy,),
     Directive.DISPATCH_THRESHOLD: (None, None, DispatchPolicy),
+    Directive.AFFINITY: (None, Affinity),
     Directive.TIMING: (TimingPolicy,),
     Directive.POOLS: (PoolPolicy,),
     Directive.PIPELINE_DEPTH: (None, DepthScope, OnFull),

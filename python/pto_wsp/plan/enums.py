@@ -22,6 +22,7 @@ __all__ = [
     "NONE",
     "VERSION",
     "AccessMode",
+    "Affinity",
     "ArgTag",
     "AxisKind",
     "BodyForm",
@@ -406,7 +407,7 @@ class Directive(IntEnum):
     PIPELINE_DEPTH = 12  # one gate; args: depth, DepthScope, OnFull, key for KEY
     BATCH_DEPS = 13  # args: count
     ORDER = 14  # one axis; args: its name, OrderPolicy, count for INTERLEAVED
-    AFFINITY = 15
+    AFFINITY = 15  # args: name of the loop, Affinity
     PREFETCH = 16  # one axis; args: name of the loop, how many iterations ahead
 
 
@@ -446,6 +447,14 @@ class DispatchPolicy(IntEnum):
     HASH = 3  # mixed key modulo workers
     BY_KEY = 4  # the key is the worker
     STATIC_PARTITION = 5  # by ranges of task numbers
+
+
+class Affinity(IntEnum):
+    """Which workers run the tasks of one index of a loop."""
+
+    CORE_LOCAL = 0  # worker number index modulo workers
+    CORE_GROUP = 1  # any of a group of neighbours: group number index modulo groups
+    SPREAD = 2  # worker number mixed task number modulo workers
 
 
 class TimingPolicy(IntEnum):

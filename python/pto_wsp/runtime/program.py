@@ -51,8 +51,8 @@ class Loader(Protocol):
     ) -> Program: ...
 
 
-_POLL_S = 0.001
 _PLAIN = Control()
+_POLL_S = 0.001
 _loader: list[Loader] = []
 _alive: weakref.WeakSet[Program] = weakref.WeakSet()
 

@@ -186,7 +186,7 @@ class CpuRun:
         self._hashed = hashed
         self._file = file
         if file is not None:
-            weakref.finalize(self, file.unlink, missing_ok=True)
+            weakref.finalize(self, _remove, file, os.getpid())
 
     def task_hash(self) -> tuple[int, int] | None:
         return self._native.hash() if self._hashed else None
@@ -241,6 +241,11 @@ class CpuRun:
         )
         error.__cause__ = raised
         return error
+
+
+def _remove(file: Path, owner: int) -> None:
+    if os.getpid() == owner:  # the child of a fork has copies of runs, not of their files
+        file.unlink(missing_ok=True)
 
 
 def _load(plan: Plan, workers: int, seed: int) -> _core.NativeProgram:

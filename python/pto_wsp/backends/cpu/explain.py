@@ -20,6 +20,9 @@ from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.stats import Stats
 
+_VIRTUAL = "; one thread plays all workers, on a clock that counts the cycles of the key"
+
+_CUBE = (ExecUnit.AIC, ExecUnit.AIC_AIV)
 # The policies that are promises of the user.
 _TRUSTED = {
     DepsPolicy.EXACT: "only equal regions are taken to meet (trusted: a promise that no others "
@@ -27,9 +30,6 @@ _TRUSTED = {
     DepsPolicy.EXPLICIT: "P.seq, sequential and after= alone (trusted: a promise that they say "
     'everything; compile(verify="full") checks it); control waits for all tasks before it reads',
 }
-_VIRTUAL = "; one thread plays all workers, on a clock that counts the cycles of the key"
-
-_CUBE = (ExecUnit.AIC, ExecUnit.AIC_AIV)
 
 _HOW: dict[Directive, str] = {
     Directive.DEPS: "regions are compared where nothing is proved, when tasks are generated",
@@ -45,6 +45,7 @@ _HOW: dict[Directive, str] = {
     Directive.POOLS: "queues for each pool; a worker takes from its own pool only",
     Directive.ORDER: "a cursor for each value that is generated at a time; running follows seq",
     Directive.BATCH_DEPS: "each worker keeps ended tasks; whoever would idle releases them all",
+    Directive.AFFINITY: "a queue for each worker or group of workers, from which only they take",
     Directive.PREFETCH: "prefetch instructions before each task, for the one that many further on",
     Directive.PIPELINE_DEPTH: "a counter, taken before a task is queued and given back at its end",
 }
@@ -65,6 +66,7 @@ _COST: dict[Directive, Callable[[Stats], str]] = {
     ),
     Directive.PREFETCH: lambda s: f"{s.prefetch_bytes} bytes before {s.prefetch_tasks} tasks",
     Directive.DISPATCH: lambda s: f"tasks by worker: {', '.join(map(str, s.worker_tasks))}",
+    Directive.AFFINITY: lambda s: f"tasks by worker: {', '.join(map(str, s.worker_tasks))}",
 }
 
 

@@ -109,8 +109,9 @@ def _file_blocks(file: Path) -> Iterator[tuple[int, Trace]]:
 
 def _rows(plan: Plan, part: Trace, task: np.dtype[Any]) -> Trace:
     sites = plan.records(Site)
-    # Reads by control are no events.
-    names = np.array(["" if s.kernel == NONE else plan.kernel_names[s.kernel] for s in sites])
+    # Reads by control are no tasks of a trace.
+    of = ["" if s.kernel == NONE else plan.kernel_names[s.kernel] for s in sites]
+    names = np.array(of or [""])
     depth = max((s.level for s in sites), default=0)
     rows = np.zeros(len(part), trace_dtype(depth, names.dtype.itemsize // 4))
     for name in ("task_id", "seq", "take", "site", "stream", "worker", "pool", "stolen"):
