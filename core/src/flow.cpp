@@ -9,7 +9,9 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
     : plan_(plan),
       window_(config.window),
       matching_(config.matching),
-      tracking_(tracking != nullptr ? std::move(*tracking) : Tracking(plan, config.matching)),
+      tracking_(tracking != nullptr
+                    ? std::move(*tracking)
+                    : Tracking(plan, config.matching, config.deps == DepsPolicy::AUTO)),
       memory_(fitting(std::move(memory), plan, tracking_, config.window,
                       std::max(workers, config.most_lanes(workers)))),
       table_(memory_->table),

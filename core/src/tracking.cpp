@@ -7,7 +7,7 @@
 
 namespace ptowsp {
 
-Tracking::Tracking(const BoundPlan& plan, Matching matching)
+Tracking::Tracking(const BoundPlan& plan, Matching matching, bool proofs)
     : plan_(plan),
       updates_only_(matching == Matching::Explicit),
       most_in_one_(matching == Matching::Exact ? 1 : 128),
@@ -22,6 +22,7 @@ Tracking::Tracking(const BoundPlan& plan, Matching matching)
       uses_[storage] += 1;
     }
   }
+  if (proofs) read_proofs();
   find_tilings();
   number_tiles();
   sites_.resize(plan.sites().size());
@@ -125,11 +126,53 @@ void Tracking::number_tiles() {
   }
 }
 
+// What DEPS says of pairs of sites. A program that is too large for a square of them has fewer
+// proofs than sites anyway.
+void Tracking::read_proofs() {
+  constexpr std::size_t kMostSites = 1024;
+  const PlanView& plan = plan_.plan();
+  const std::size_t n = plan_.sites().size();
+  if (n > kMostSites || plan.count(Section::DEPS) == 0) return;
+  independent_.assign(n * n, 0);
+  for (u32 i = 0; i < plan.count(Section::DEPS); ++i) {
+    const Deps d = plan.get<Section::DEPS>(i);
+    const bool apart = static_cast<ProofKind>(d.proof) == ProofKind::INDEPENDENT;
+    independent_[d.source * n + d.sink] = independent_[d.sink * n + d.source] = apart ? 1 : 0;
+  }
+}
+
+// Whether tasks of the site never meet others in this storage. Proofs take tensors for different
+// memory, and know nothing of copies of temporaries that come round.
+bool Tracking::proved_apart(const BoundSite& site, u32 storage) const {
+  if (independent_.empty()) return false;
+  const std::size_t n = plan_.sites().size();
+  const auto s = static_cast<std::size_t>(&site - plan_.sites().data());
+  u32 only = kNone;  // tensor
+  bool own_writes = false;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (std::size_t t = 0; t < n; ++t) {
+      const BoundSite& other = plan_.sites()[t];
+      for (u32 p = 0; p < other.num_accesses; ++p) {
+        const BoundAccess& a = plan_.access(plan_.site_access(other, p));
+        const BoundTensor& tensor = plan_.tensors()[a.tensor];
+        if (tensor.storage != storage) continue;
+        if (only == kNone) only = a.tensor;
+        if (only != a.tensor || tensor.by_bytes || tensor.alloc != kNone) return false;
+        if (t == s) own_writes = own_writes || writes(a.mode);
+        const bool meets = own_writes || writes(a.mode);
+        if (pass == 1 && meets && independent_[s * n + t] == 0) return false;
+      }
+    }
+  }
+  return true;
+}
+
 bool Tracking::is_tracked(const BoundSite& site, u32 access) const {
   const BoundAccess& a = plan_.access(access);
   const BoundTensor& t = plan_.tensors()[a.tensor];
   if (written_[t.storage] == 0) return false;
   if (updates_only_ && a.mode != static_cast<u32>(AccessMode::ACCUM)) return false;
+  if (proved_apart(site, t.storage)) return false;
   Affine number;
   const bool alone = uses_[t.storage] == 1 && tilings_[t.geometry].tiled &&
                      make_number(a, tilings_[t.geometry], &number);

@@ -26,13 +26,23 @@ from pto_wsp import (
 )
 from tests.conformance.grids import COLS, ROWS, WORKERS, by, grid, nap, run, step
 
+GROUP = pytest.mark.directive("affinity_core_group")
+
 
 def row_of(r: Any) -> int:
     return int(r["indices"][0])
 
 
-@pytest.mark.directive("affinity_core_local")
-@pytest.mark.parametrize("workers", [1, 3, WORKERS])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        1,
+        *(
+            pytest.param(n, marks=pytest.mark.directive("affinity_core_local"))
+            for n in (3, WORKERS)
+        ),
+    ],
+)
 def test_core_local(workers: int) -> None:
     trace, _ = run(grid(nap).affinity(rows=Affinity.CORE_LOCAL), workers)
     assert by(trace, row_of) == {i: {i % workers} for i in range(ROWS)}
@@ -40,7 +50,6 @@ def test_core_local(workers: int) -> None:
     assert by(trace, lambda r: int(r["indices"][1])) == {j: {j % workers} for j in range(COLS)}
 
 
-@pytest.mark.directive("affinity_core_group")
 @pytest.mark.parametrize(
     ("workers", "groups"),
     [
@@ -48,8 +57,8 @@ def test_core_local(workers: int) -> None:
         (2, [{0}, {1}]),
         (3, [{0}, {1}, {2}]),
         (5, [{0, 1}, {2, 3}, {4}]),
-        (8, [{0, 1, 2, 3}, {4, 5, 6, 7}]),
-        (9, [{0, 1, 2, 3}, {4, 5, 6, 7}, {8}]),
+        pytest.param(8, [{0, 1, 2, 3}, {4, 5, 6, 7}], marks=GROUP),
+        pytest.param(9, [{0, 1, 2, 3}, {4, 5, 6, 7}, {8}], marks=GROUP),
     ],
 )
 def test_core_group(workers: int, groups: list[set[int]]) -> None:
@@ -61,6 +70,7 @@ def test_core_group(workers: int, groups: list[set[int]]) -> None:
     assert max(shared) > 1 or max(map(len, groups)) == 1
 
 
+@pytest.mark.directive("dispatch_hash")
 @pytest.mark.directive("affinity_spread")
 def test_spread() -> None:
     trace, _ = run(grid().affinity(rows=Affinity.SPREAD))

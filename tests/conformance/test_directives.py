@@ -131,6 +131,7 @@ def test_streams() -> None:
     assert stats.edges >= 0
 
 
+@pytest.mark.directive("streams")
 @pytest.mark.directive("stream_by")
 def test_stream_by() -> None:
     trace, _ = run(grid(nap).streams(4).stream_by(lambda t: t.rows))
@@ -153,7 +154,27 @@ def test_batched() -> None:
     assert trace["start_ns"].min() >= ready[39]
 
 
+@pytest.mark.directive("streams")
 @pytest.mark.directive("timing_interleaved")
+def test_interleaved_streams_wait_for_their_turn() -> None:
+    """Every fourth row is slow; the others would run ahead of it."""
+    Y = Tensor(data=np.zeros(ROWS * COLS, np.int64), name="Y")
+
+    @workload
+    def uneven(rows: Any, cols: Any) -> None:
+        for i, j in P(rows, cols):
+            place = Y[i * COLS + j : i * COLS + j + 1]
+            with P.when(i % 4 == 0):
+                nap[i, j](place)
+            with P.otherwise():
+                step[i, j](place, i)
+
+    work = uneven(DenseDyn(ROWS), DenseDyn(COLS)).task_graph(trace=TracePolicy.timestamps())
+    work = work.streams(4).stream_by(lambda t: t.rows).timing(TimingPolicy.interleaved(4))
+    trace, _ = run(work)
+    assert trace["stream"].tolist() == [0, 1, 2, 3] * 24
+
+
 def test_interleaved() -> None:
     work = grid().streams(4).stream_by(lambda t: t.rows).timing(TimingPolicy.interleaved(4))
     held = StartPolicy.after_orchestration()

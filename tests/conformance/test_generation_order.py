@@ -85,6 +85,7 @@ def test_order_interleaved_lane_takes_the_next_value() -> None:
     assert rows == [[0, 0], [1, 0], [2, 0], [1, 1], [2, 1], [1, 2]]
 
 
+@pytest.mark.directive("window_tasks")
 @pytest.mark.directive("order_parallel")
 def test_order_parallel() -> None:
     """A row of a chain of tasks does not keep the window from the other rows."""

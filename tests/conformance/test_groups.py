@@ -44,13 +44,13 @@ def shifted(n: int = 4) -> Workload:
     return work(DenseDyn(n)).task_graph(trace=TracePolicy.timestamps())
 
 
-def chain(n: int = 4) -> Workload:
+def chain(n: int = 4, body: Any = change) -> Workload:
     X = Tensor(data=np.zeros(1, np.int64), name="X")
 
     @workload
     def work(steps: Any) -> None:
         for i in P(steps):
-            change[i](X[0:1])
+            body[i](X[0:1])
 
     return work(DenseDyn(n)).task_graph(trace=TracePolicy.timestamps())
 
@@ -69,6 +69,7 @@ def taken(work: Workload) -> list[int]:
     return run(work.task_graph(**newest), 1)[0]["task_id"].tolist()
 
 
+@pytest.mark.directive("ready_work_steal")
 @pytest.mark.directive("deps_exact")
 def test_exact_matching_takes_only_equal_regions() -> None:
     assert taken(shifted().task_graph(deps=Deps.infer_tensor_map_exact())) == [3, 2, 1, 0]
@@ -79,6 +80,7 @@ def test_overlap() -> None:
     assert taken(shifted().task_graph(deps=Deps.infer_bytes_overlap())) == [0, 1, 2, 3]
 
 
+@pytest.mark.directive("ready_work_steal")
 @pytest.mark.directive("deps_explicit")
 def test_explicit() -> None:
     assert taken(chain().task_graph(deps=Deps.explicit())) == [3, 2, 1, 0]
@@ -97,6 +99,7 @@ def test_fifo() -> None:
     assert trace["task_id"].tolist() == list(range(TASKS))
 
 
+@pytest.mark.directive("start_after_orchestration")
 @pytest.mark.directive("ready_work_steal")
 def test_work_steal_takes_the_newest() -> None:
     held = StartPolicy.after_orchestration()
@@ -115,34 +118,32 @@ def test_start_after_orchestration() -> None:
 @pytest.mark.directive("start_threshold")
 def test_start_threshold() -> None:
     """The first tasks become ready together, once enough of them have been generated."""
-    start = StartPolicy.threshold(40)
+    start = StartPolicy.threshold(90)
     trace, stats = run(grid().task_graph(start=start, ready=ReadyPolicy.fifo()), 8)
-    first = np.sort(trace, order="seq")[:40]
+    first = np.sort(trace, order="seq")[:90]
     assert first["start_ns"].min() >= first["ready_ns"].max()
-    assert stats.live_high >= 40
+    assert stats.live_high >= 90
 
 
 @pytest.mark.directive("window_tasks")
 def test_window_of_tasks() -> None:
-    held = StartPolicy.after_orchestration()  # lets go when the window is full
-    _, stats = run(grid().task_graph(window=TaskWindow(5), start=held), 8)
+    _, stats = run(grid(nap).task_graph(window=TaskWindow(5)), 8)
     assert stats.live_high == 5
 
 
 @pytest.mark.directive("window_abort")
 def test_window_that_ends_the_run() -> None:
-    held = StartPolicy.after_orchestration()
+    """All but the first task have to wait."""
     window = TaskWindow(5, mode=WindowMode.ABORT)
-    with grid().task_graph(window=window, start=held).compile() as program:
-        with pytest.raises(WindowOverflow):
-            program.execute()
+    program = chain(20, nap).task_graph(window=window).compile(num_threads=2)
+    with program, pytest.raises(WindowOverflow):
+        program.execute()
 
 
 @pytest.mark.directive("window_benchmark")
 def test_window_that_counts() -> None:
-    held = StartPolicy.after_orchestration()
     window = TaskWindow(5, mode=WindowMode.BENCHMARK)
-    _, stats = run(grid().task_graph(window=window, start=held), 8)
+    _, stats = run(grid(nap).task_graph(window=window), 8)
     assert stats.window_overflows > 0
 
 

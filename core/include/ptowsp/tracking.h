@@ -1,8 +1,7 @@
 // Which accesses of a bound plan have to be tracked, and how: decided once per run.
 //
-//   not at all  nothing in the plan writes the memory behind it, or no two tasks ever touch the
-//   same
-//               tile of it
+//   not at all  nothing in the plan writes the memory behind it, no two tasks ever touch the same
+//               tile of it, or the plan proves that those which touch it never meet
 //   tile        all accesses of its tensor consist of a few tiles of one grid, the coarsest that
 //               fits them all: tile numbers say everything. A row and a column of a tensor are such
 //               accesses, and so are windows that overlap in part.
@@ -31,7 +30,8 @@ struct TrackedAccess {
 
 class Tracking {
  public:
-  Tracking(const BoundPlan& plan, Matching matching);
+  // `proofs`: what the plan proves independent is not tracked.
+  Tracking(const BoundPlan& plan, Matching matching, bool proofs = false);
 
   const std::vector<TrackedAccess>& site(u32 s) const { return sites_[s]; }
   // The tile number of an affine access of a site.
@@ -76,6 +76,8 @@ class Tracking {
   bool fits(u32 access, const Tiling& tiling) const;
   void find_tilings();
   void number_tiles();
+  void read_proofs();
+  bool proved_apart(const BoundSite& site, u32 storage) const;
   bool is_tracked(const BoundSite& site, u32 access) const;
   void add_site(u32 s);
   bool make_number(const BoundAccess& a, const Tiling& t, Affine* out) const;
@@ -87,6 +89,7 @@ class Tracking {
   const i64 most_in_one_;        // tiles of one access
   std::vector<u8> written_;      // by storage
   std::vector<u32> uses_;        // by storage: accesses of all sites
+  std::vector<u8> independent_;  // by pair of sites: proved never to meet; empty: no proofs
   std::vector<Tiling> tilings_;  // by geometry (a TENSOR index)
   std::vector<std::vector<TrackedAccess>> sites_;
   // Of each affine access: base, then a coefficient per level, then one per register of the site.
