@@ -386,7 +386,7 @@ bool Binder::bind_site(u32 site, bool alive) {
       out_.scalars_.push_back({use(word.operand2, ranges_), dtype});
       out.num_scalars += 1;
     }
-    if (op == Op::AFTER) bind_after(word.operand2, &out);
+    if (op == Op::AFTER) bind_after(word.operand2, site);
     if (op < Op::IO_INPUT || op > Op::IO_ACCUM) continue;
     const u32 access = own_access(word.operand2);
     const u32 param = is_load ? kNone : region_param(s.kernel, out.num_accesses);
@@ -411,7 +411,47 @@ bool Binder::bind_site(u32 site, bool alive) {
   return true;
 }
 
-void Binder::bind_after(u32 after, BoundSite* site) {
+namespace {
+
+// How many loops are around both sites.
+u32 common_loops(const PlanView& plan, u32 a, u32 b) {
+  const auto axes_of = [&plan](u32 site) {
+    std::vector<u32> axes;
+    for (u32 x = plan.get<Section::SITE>(site).axis; x != kNone;
+         x = plan.get<Section::AXIS>(x).outer) {
+      axes.insert(axes.begin(), x);
+    }
+    return axes;
+  };
+  const std::vector<u32> first = axes_of(a);
+  const std::vector<u32> second = axes_of(b);
+  u32 common = 0;
+  while (common < std::min(first.size(), second.size()) && first[common] == second[common]) {
+    common += 1;
+  }
+  return common;
+}
+
+}  // namespace
+
+// False if the indices show that the awaited task comes first: the first one that differs from the
+// waiting task's own is behind it by a constant.
+bool Binder::may_be_later(const BoundAfter& after, u32 site) const {
+  if (after.num_indices == 0) return false;
+  for (u32 l = after.shared; l < after.common; ++l) {
+    const BoundExpr& index = out_.after_indices_[after.indices + l - after.shared];
+    const Affine& f = index.form;
+    if (!index.affine || f.num_regs > 0) return true;
+    for (u32 k = 0; k < f.top; ++k) {
+      if (f.coef[k] != (k == l ? 1 : 0)) return true;
+    }
+    if (f.top <= l || f.base > 0) return true;
+    if (f.base < 0) return false;
+  }
+  return after.site == site;  // the task itself
+}
+
+void Binder::bind_after(u32 after, u32 site) {
   const After a = plan_.get<Section::AFTER>(after);
   BoundAfter out;
   out.site = a.site;
@@ -421,9 +461,13 @@ void Binder::bind_after(u32 after, BoundSite* site) {
   for (u32 i = a.indices; i < a.indices + a.num_indices; ++i) {
     out_.after_indices_.push_back(use(plan_.get<Section::EXPR_LIST>(i).expr, ranges_));
   }
+  out.common = common_loops(plan_, site, a.site);
+  out.may_be_later = may_be_later(out, site);
   out_.sites_[a.site].awaited = true;
   out_.afters_.push_back(out);
-  site->num_afters += 1;
+  BoundSite& waiting = out_.sites_[site];
+  waiting.num_afters += 1;
+  waiting.checks_afters = waiting.checks_afters || out.may_be_later;
 }
 
 // Which registers a task of the site needs when it runs.

@@ -52,7 +52,8 @@ class Binder {
   bool check_ragged(const Axis& a);
   bool bind_site(u32 site, bool alive);
   bool keep_registers(u32 site);
-  void bind_after(u32 after, BoundSite* site);
+  void bind_after(u32 after, u32 site);
+  bool may_be_later(const BoundAfter& after, u32 site) const;
   void bind_access(u32 record, u32 access, bool alive);
   bool prove_dim(const BoundDim& dim, i64 shape) const;
   void choose_cells();

@@ -254,6 +254,54 @@ Event Cursor::leave_loop(const BoundPlan& plan, bool* quiet) {
   return Event::GroupClose;
 }
 
+bool Cursor::check_afters(const BoundPlan& plan, Error* error) const {
+  const BoundSite& s = plan.sites()[site];
+  for (u32 i = s.afters; i < s.afters + s.num_afters; ++i) {
+    const BoundAfter& after = plan.after(i);
+    if (!after.may_be_later) continue;
+    i64 indices[kMaxLoops];
+    std::copy(vars, vars + after.shared, indices);
+    for (u32 k = 0; k < after.num_indices; ++k) {
+      if (plan.eval(plan.after_index(after.indices + k), vars, &indices[after.shared + k], error)) {
+        continue;
+      }
+      error->at_task(site, task_id, vars, s.level);
+      return false;
+    }
+    if (!comes_later(plan, after, indices)) continue;
+    const u32 kernel = plan.sites()[after.site].kernel;
+    std::string text(plan.plan().string(plan.plan().get<Section::KERNEL>(kernel).name));
+    for (u32 l = 0; l < after.shared + after.num_indices; ++l) {
+      text += (l > 0 ? ", " : "[") + std::to_string(indices[l]);
+    }
+    *error = Error::make(Status::AFTER_LATER,
+                         "after= names " + text + "], which does not come before it,");
+    error->at_task(site, task_id, vars, s.level);
+    return false;
+  }
+  return true;
+}
+
+// Whether the task at these indices is the cursor's own, or one of a later iteration of the loops
+// around both. Indices beyond the end of a loop name no task.
+bool Cursor::comes_later(const BoundPlan& plan, const BoundAfter& after, const i64* indices) const {
+  for (u32 l = after.shared; l < after.common; ++l) {
+    if (indices[l] != vars[l]) return indices[l] > vars[l] && indices[l] < end_of_loop(plan, l);
+  }
+  return after.site == site;
+}
+
+i64 Cursor::end_of_loop(const BoundPlan& plan, u32 wanted) const {
+  u32 loops = 0;
+  for (u32 d = 0; d < depth; ++d) {
+    const auto op = static_cast<Op>(plan.code()[frames[d].pc].opcode);
+    const bool is_loop =
+        op == Op::PARALLEL_FOR || op == Op::FOR_EACH || op == Op::SELECT || op == Op::LOOP_WHILE;
+    if (is_loop && loops++ == wanted) return frames[d].end;
+  }
+  return 0;
+}
+
 std::string describe_task(const BoundPlan& bound, u32 site, u64 task_id, const i64* loops) {
   const PlanView& plan = bound.plan();
   const BoundSite& s = bound.sites()[site];

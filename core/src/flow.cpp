@@ -8,6 +8,7 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
            std::unique_ptr<Tracking> tracking, std::unique_ptr<FlowMemory> memory)
     : plan_(plan),
       window_(config.window),
+      matching_(config.matching),
       tracking_(tracking != nullptr ? std::move(*tracking) : Tracking(plan, config.matching)),
       memory_(fitting(std::move(memory), plan, tracking_, config.window,
                       std::max(workers, config.most_lanes(workers)))),
@@ -18,7 +19,7 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
       hashed_(hashed) {
   if (config.window_bytes > 0) bytes_.emplace(plan, config.window_bytes, table_.capacity());
   make_makers(config, workers);
-  cursor_->drains = config.matching == Matching::Exact ? 1 : 0;
+  cursor_->drains = matching_ == Matching::Overlap ? 0 : 1;
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
   if (spare_ > 0) awaited_.emplace(plan, &table_);
   if (!tracking_.any_box()) return;
@@ -194,7 +195,9 @@ bool Flow::task_at(const BoundAfter& after, TaskRef* out, Error* error) {
   return true;
 }
 
-// Reads what control asks for; false while somebody may still write it, or with an error.
+// Reads what control asks for; false while somebody may still write it, or with an error. Where the
+// maps do not know every task that may, all have to end: a promise about tasks is none about
+// control.
 bool Flow::load(Error* error) {
   const BoundSite& site = plan_.sites()[cursor_->site];
   const auto& accesses = tracking_.site(cursor_->site);
@@ -202,7 +205,16 @@ bool Flow::load(Error* error) {
   if (!plan_.regions(cursor_->site, cursor_->next_task, cursor_->vars, regions_.data(), error)) {
     return false;
   }
+  const auto is_tile = [](const TrackedAccess& a) { return a.tile; };
+  const bool known =
+      matching_ == Matching::Overlap ||
+      (matching_ == Matching::Exact && std::all_of(accesses.begin(), accesses.end(), is_tile));
+  if (!known) {
+    collect();
+    waits = live_ > 0;
+  }
   for (const TrackedAccess& a : accesses) {
+    if (!known) break;
     if (!a.tile) {
       boxes_->query(regions_[0],
                     [&](u32 other) { waits = waits || !table_.ended({other, tags_[other]}); });

@@ -56,7 +56,8 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   const u32 opener = cursor->depth > 0 ? cursor->frames[cursor->depth - 1].pc : 0;
   const bool leaf = site.simple && cursor->depth > 0 && plan_->is_leaf(opener, cursor->site);
   if (hashed_ && !hash_here(worker, *cursor, error)) return 0;
-  const bool many = leaf && !hashed_;
+  if (site.checks_afters && !cursor->check_afters(*plan_, error)) return 0;
+  const bool many = leaf && !hashed_ && !site.checks_afters;
   if (!many && !traced_) return run_task(worker, *cursor, error) ? 1 : 0;
   const i64 count = many ? std::min<i64>(cursor->leaf_left(), me.budget) : 1;
   if (traced_) {

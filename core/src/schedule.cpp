@@ -48,10 +48,18 @@ bool read_args(const PlanView& plan, const ScheduleEntry& entry, Args* out) {
 }
 
 bool set_deps(const Args& a, ScheduleConfig* out) {
-  if (!a.in(0, 0, 2)) return false;  // EXPLICIT and HYBRID are not enforced here
-  const bool exact = a.value(0) == static_cast<i64>(DepsPolicy::EXACT);
-  out->matching = exact ? Matching::Exact : Matching::Overlap;
-  return true;
+  if (!a.in(0, 0, static_cast<i64>(DepsPolicy::HYBRID))) return false;
+  switch (static_cast<DepsPolicy>(a.value(0))) {
+    case DepsPolicy::EXACT:
+      out->matching = Matching::Exact;
+      return true;
+    case DepsPolicy::EXPLICIT:
+      out->matching = Matching::Explicit;
+      return true;
+    default:  // explicit dependences count under every policy, so HYBRID is overlap
+      out->matching = Matching::Overlap;
+      return true;
+  }
 }
 
 bool set_ready(const Args& a, ScheduleConfig* out) {

@@ -9,6 +9,7 @@ namespace ptowsp {
 
 Tracking::Tracking(const BoundPlan& plan, Matching matching)
     : plan_(plan),
+      updates_only_(matching == Matching::Explicit),
       most_in_one_(matching == Matching::Exact ? 1 : 128),
       written_(plan.num_storages(), 0),
       uses_(plan.num_storages(), 0),
@@ -128,6 +129,7 @@ bool Tracking::is_tracked(const BoundSite& site, u32 access) const {
   const BoundAccess& a = plan_.access(access);
   const BoundTensor& t = plan_.tensors()[a.tensor];
   if (written_[t.storage] == 0) return false;
+  if (updates_only_ && a.mode != static_cast<u32>(AccessMode::ACCUM)) return false;
   Affine number;
   const bool alone = uses_[t.storage] == 1 && tilings_[t.geometry].tiled &&
                      make_number(a, tilings_[t.geometry], &number);

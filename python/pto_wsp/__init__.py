@@ -13,6 +13,7 @@ from pto_wsp.errors import ExecutionError as ExecutionError
 from pto_wsp.errors import KernelError as KernelError
 from pto_wsp.errors import PlanError as PlanError
 from pto_wsp.errors import PtoError as PtoError
+from pto_wsp.errors import RaceError as RaceError
 from pto_wsp.errors import ScheduleError as ScheduleError
 from pto_wsp.errors import SynchronizeTimeout as SynchronizeTimeout
 from pto_wsp.errors import TypeCheckError as TypeCheckError

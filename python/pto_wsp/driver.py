@@ -14,14 +14,16 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ExecutionError, ScheduleError
 from pto_wsp.frontend import TracePolicy, Workload
 from pto_wsp.kernels import Build, LoadedKernel, load_kernels
-from pto_wsp.options import ENABLE_DEBUG, ENABLE_PROFILING, OPTIMIZATION_LEVEL, check_known
+from pto_wsp.options import ENABLE_DEBUG, ENABLE_PROFILING, OPTIMIZATION_LEVEL, VERIFY, check_known
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
 from pto_wsp.passes.pipeline import PASSES
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Bound
-from pto_wsp.runtime.engine import SingleRunner, TaskDump
+from pto_wsp.runtime.engine import SingleRunner, TaskDump, Verifier
 from pto_wsp.runtime.program import Program, register_loader
+
+_TRACE_CAPACITY = 1 << 22  # events of each worker, where the user asks for no trace
 
 # A workload is immutable, so it has one plan; compiling it again only loads that.
 _plans: WeakKeyDictionary[Workload, Plan] = WeakKeyDictionary()
@@ -85,6 +87,9 @@ def load(
     backend = registry.get(target)
     check_known(options, target, backend.options)
     build = _build(options)
+    verify = VERIFY.of(options)
+    if verify == "schedule":
+        plan = plan.with_trace(_TRACE_CAPACITY)
     backend.check(plan)
     kernels = load_kernels(plan, callables, build)
     engine = backend.load(plan, kernels, options)
@@ -95,7 +100,16 @@ def load(
         chosen=chosen,
         defaults=defaults,
         single=_single(plan, kernels),
+        verifier=None if verify is None else _verifier(plan, kernels, full=verify == "full"),
     )
+
+
+def _verifier(plan: Plan, kernels: tuple[LoadedKernel, ...], *, full: bool) -> Verifier:
+    """The reference knows what a program means, whatever the target."""
+    from pto_wsp.backends.reference import verify
+
+    registry.get("reference").check(plan)
+    return partial(verify.verify_full if full else verify.prepare_replay, plan, kernels)
 
 
 def _build(options: Mapping[str, object]) -> Build:

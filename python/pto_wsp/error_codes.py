@@ -49,6 +49,7 @@ class Code(Enum):
     SLOT = "PTO128", "a slot that does not exist or has no value"
     AFTER = "PTO129", "after= that names no tasks"
     AXIS_PARTS = "PTO130", "an axis made of the wrong parts"
+    AFTER_LATER = "PTO131", "after= that names a later task"
     ARRAY_CHANGED = "PTO140", "an array that changed after its values were traced"
 
     KERNEL_FUNCTION = "PTO201", "a function that cannot be a kernel"
@@ -105,6 +106,9 @@ class Code(Enum):
     RUN_TASK = "PTO510", "run_task of a task that is not there"
     TASK_TOO_LARGE = "PTO511", "a task that writes more than the task window holds"
     RECORDING = "PTO512", "a recording that is damaged or of another run"
+    RACE = "PTO520", "tasks that conflict and that nothing orders"
+    DECLARATION = "PTO521", "a kernel that does more than its parameters say"
+    VERIFY = "PTO522", "a run that cannot be verified"
 
     PLAN_DAMAGED = "PTO601", "a plan that is damaged or does not fit together"
 

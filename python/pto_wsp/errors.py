@@ -5,6 +5,7 @@ An error says what happened, where in the user's file, why, and what to do about
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -95,8 +96,53 @@ class KernelError(ExecutionError):
         self.indices = indices
 
 
+@dataclass(frozen=True, slots=True)
+class RaceTask:
+    """One of two tasks that conflict; `region` is what it touches, `note` when and where it ran, if
+    that is known."""
+
+    kernel: str
+    indices: tuple[int, ...]
+    region: str = ""
+    loc: SrcLoc | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        call = f"{self.kernel}[{', '.join(map(str, self.indices))}]"
+        where = "" if self.loc is None else f" ({self.loc.file}:{self.loc.line})"
+        return " ".join(part for part in (f"{call}{where}", self.region, self.note) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class RacePair:
+    """Two tasks of which the second has to wait for the first, and why."""
+
+    why: str
+    first: RaceTask
+    second: RaceTask
+
+    def __str__(self) -> str:
+        return f"{self.first}, then {self.second}: {self.why}"
+
+
 class RaceError(ExecutionError):
-    """Two tasks conflict and nothing orders them."""
+    """Tasks conflict and nothing orders them: `pairs` are the first of `total`. Or a kernel touches
+    what it does not declare; then there are none."""
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        pairs: tuple[RacePair, ...] = (),
+        total: int = 0,
+        loc: SrcLoc | None = None,
+        why: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(code, message, loc=loc, why=why, fix=fix)
+        self.pairs = pairs
+        self.total = total
 
 
 class DeadlockError(ExecutionError):

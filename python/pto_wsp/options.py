@@ -74,6 +74,14 @@ ENABLE_PROFILING = Option(
     "runs are traced, as by TracePolicy.timestamps(), unless the schedule has a trace policy",
     _is_bool,
 )
+VERIFY = Option[str | None](
+    "verify",
+    '"full", "schedule" or None',
+    None,
+    "looks for races before each run, or compares the trace of each run with the order that the "
+    "program asks for",
+    lambda value: value in (None, "full", "schedule"),
+)
 MAX_WORKERS = 4096
 NUM_THREADS = Option(
     "num_threads",
@@ -91,7 +99,7 @@ SEED = Option(
     _within(0, 2**64 - 1),
 )
 
-COMMON: tuple[Option[Any], ...] = (OPTIMIZATION_LEVEL, ENABLE_DEBUG, ENABLE_PROFILING)
+COMMON: tuple[Option[Any], ...] = (OPTIMIZATION_LEVEL, ENABLE_DEBUG, ENABLE_PROFILING, VERIFY)
 OPTIONS: tuple[Option[Any], ...] = (*COMMON, NUM_THREADS, SEED)
 
 # By name: why there is no such option, and what to do instead.

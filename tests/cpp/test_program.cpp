@@ -251,7 +251,7 @@ TEST(traces_hold_what_tasks_waited_for) {
 TEST(directives_that_cannot_be_enforced_are_refused) {
   const Schedule refused[] = {{{Directive::STREAMS, {0}}},        {{Directive::WINDOW, {0, 0, 0}}},
                               {{Directive::WINDOW, {100, 2, 0}}}, {{Directive::READY, {3}}},
-                              {{Directive::DEPS, {3}}},           {{Directive::TRACE, {2, 10}}},
+                              {{Directive::DEPS, {5}}},           {{Directive::TRACE, {2, 10}}},
                               {{Directive::BATCH_DEPS, {0}}}};
   for (const Schedule& schedule : refused) {
     Wavefront w(schedule);

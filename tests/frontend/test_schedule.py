@@ -146,6 +146,6 @@ def test_refuses_other_values(refused: Refused) -> None:
     refused(capacity, "TracePolicy.timestamps(capacity=...): 2.5", ScheduleError)
 
     def kind() -> None:
-        Deps("hybrid")  #!
+        Deps("guess")  #!
 
-    refused(kind, "no Deps 'hybrid'", ScheduleError)
+    refused(kind, "no Deps 'guess'", ScheduleError)

@@ -172,6 +172,8 @@ struct BoundAfter {
   u32 shared = 0;   // loops
   u32 indices = 0;  // first of its entries in BoundPlan::after_index
   u32 num_indices = 0;
+  u32 common = 0;             // loops around both calls; the indices of some of them may differ
+  bool may_be_later = false;  // nothing shows that the task comes before the one that waits
 };
 
 // A scalar argument: its expression, and the dtype that the kernel gets.
@@ -189,7 +191,8 @@ struct BoundSite {
   u32 num_scalars = 0;
   u32 afters = 0;  // first of its entries in BoundPlan::afters
   u32 num_afters = 0;
-  bool awaited = false;  // some AFTER names it
+  bool awaited = false;        // some AFTER names it
+  bool checks_afters = false;  // one of its AFTERs may name a later task
   // What a record keeps of a task: its loop indices, then these variables.
   u32 num_registers = 0;
   u8 registers[kMostRegisters] = {};

@@ -75,6 +75,9 @@ struct Cursor {
   // Goes on to the next event. A Load comes again until loaded() was called.
   Event advance(const BoundPlan& plan, Error* error);
 
+  // Behind a Task event: false, with an error, if the task waits for one that comes later.
+  bool check_afters(const BoundPlan& plan, Error* error) const;
+
   // The value that the Load event asked for.
   void loaded(const BoundPlan& plan, i64 value) {
     vars[kFirstSlot + plan.code()[pc].operand1] = value;
@@ -89,6 +92,8 @@ struct Cursor {
   bool enter_cond(const BoundPlan& plan, Instr instr, Error* error);
   Event leave_block(const BoundPlan& plan, bool* quiet, Error* error);
   Event leave_loop(const BoundPlan& plan, bool* quiet);
+  bool comes_later(const BoundPlan& plan, const BoundAfter& after, const i64* indices) const;
+  i64 end_of_loop(const BoundPlan& plan, u32 level) const;
 };
 
 // A task as reports name it: number, kernel, loop indices, the user's line.

@@ -342,6 +342,7 @@ class Flow {
   // A record for the cursor's task. There is room.
   template <class Ready, class Freed>
   bool make_one(const SiteMaker& maker, Ready ready, Freed freed, Error* error) {
+    if (maker.site->checks_afters && !cursor_->check_afters(plan_, error)) return false;
     if (maker.site->num_afters > 0 && !find_awaited(*maker.site, ready, freed, error)) return false;
     const TaskRef task = new_record(maker, 1, 0);
     if (issuer_ != nullptr && !place(task, error)) return false;
@@ -500,6 +501,7 @@ class Flow {
 
   const BoundPlan& plan_;
   const u32 window_;
+  const Matching matching_;
   Tracking tracking_;  // by value: generation looks at it for every access
   std::unique_ptr<FlowMemory> memory_;
   TaskTable& table_;

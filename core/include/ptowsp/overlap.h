@@ -70,8 +70,9 @@ inline bool covers(const Region& outer, const Region& inner) {
   return true;
 }
 
-// What makes two accesses depend on each other.
-enum class Matching : u8 { Exact, Overlap };
+// What makes two accesses depend on each other. Explicit: nothing, but that updates of one place
+// are kept apart: their order is free, so no program could say it.
+enum class Matching : u8 { Exact, Overlap, Explicit };
 
 inline bool conflicts(const Region& a, const Region& b, Matching matching) {
   if (!writes(a.mode) && !writes(b.mode)) return false;

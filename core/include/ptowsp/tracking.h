@@ -8,6 +8,8 @@
 //               accesses, and so are windows that overlap in part.
 //               Where only equal regions match, an access must be one tile.
 //   box         anything else: regions are compared
+//
+// Where dependences are explicit, only commutative updates are tracked.
 #pragma once
 
 #include <vector>
@@ -81,6 +83,7 @@ class Tracking {
   bool touched_once(const BoundSite& site, const Affine& number) const;
 
   const BoundPlan& plan_;
+  const bool updates_only_;
   const i64 most_in_one_;        // tiles of one access
   std::vector<u8> written_;      // by storage
   std::vector<u32> uses_;        // by storage: accesses of all sites

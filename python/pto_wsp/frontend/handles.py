@@ -7,6 +7,7 @@ from typing import Any, cast
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
+from pto_wsp.frontend import polynomial as poly
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.scalar_expr import as_symint, is_integer, lower
 from pto_wsp.frontend.trace import CallResult, Tracer, current
@@ -72,8 +73,29 @@ class Handle(CallResult):
                 why="a handle means something while its own workload is traced",
                 fix="write both calls in one workload, or compose with sequential(...)",
             )
+        self._check_order()
         self._tracer.used_labels.add(self._label)
         return ir.After(self._label, self._indices)
+
+    def _check_order(self) -> None:
+        """Of the loops around both calls, the first index that is not this iteration's own decides
+        which task comes first. What is no constant here is checked when the program runs."""
+        indexed = self._scopes[len(self._scopes) - len(self._indices) :]
+        for scope, index in zip(indexed, self._indices, strict=True):
+            if not scope.is_open:
+                return
+            distance = poly.subtract(poly.of_expr(index), poly.of_atom(ir.LoopVar(scope.name)))
+            if not distance.is_constant or distance.constant < 0:
+                return
+            if distance.constant > 0:
+                raise CompileError(
+                    Code.AFTER_LATER,
+                    f"after= names a task of {self._label} that comes later, "
+                    f"at {scope.name} + {distance.constant}",
+                    loc=srcloc.here(),
+                    why="tasks wait for tasks that come before them in program order",
+                    fix="wait the other way round: give the later call after=h[i - 1]",
+                )
 
 
 def waits(after: object) -> tuple[ir.After, ...]:

@@ -21,7 +21,13 @@ from pto_wsp.frontend.scalar_expr import as_int
 
 # Per policy class: the number of each policy, by the name of the method that makes it.
 NUMBERS: dict[str, dict[str, int]] = {
-    "Deps": {"auto": 0, "infer_tensor_map_exact": 1, "infer_bytes_overlap": 2},
+    "Deps": {
+        "auto": 0,
+        "infer_tensor_map_exact": 1,
+        "infer_bytes_overlap": 2,
+        "explicit": 3,
+        "hybrid": 4,
+    },
     "ReadyPolicy": {"fifo": 1, "work_steal": 2, "priority": 3},
     "StartPolicy": {"immediate": 0, "after_orchestration": 1, "threshold": 2},
     "TracePolicy": {"none": 0, "timestamps": 1, "cycles": 2},
@@ -113,6 +119,18 @@ class Deps(_Policy):
     def infer_bytes_overlap(cls) -> Deps:
         """Overlapping regions depend on each other."""
         return cls("infer_bytes_overlap")
+
+    @classmethod
+    def explicit(cls) -> Deps:
+        """Only P.seq, sequential and `after=` order tasks: a promise that they say everything.
+        Updates through `Accum`, whose order is free, are still kept apart."""
+        return cls("explicit")
+
+    @classmethod
+    def hybrid(cls) -> Deps:
+        """`after=` and all overlapping regions. Every policy counts `after=`, so this is another
+        name for `infer_bytes_overlap` that says so."""
+        return cls("hybrid")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

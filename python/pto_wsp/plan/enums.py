@@ -571,3 +571,4 @@ class Status(IntEnum):
     TASK_TOO_LARGE = 26  # a task writes more bytes than the window holds
     RECORDING_MISFIT = 27  # a recording is damaged or of another run
     ORDER_REFUSED = 28  # iterations that may not be generated in another order
+    AFTER_LATER = 29  # a task waits for one that comes later in program order

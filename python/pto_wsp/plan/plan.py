@@ -13,7 +13,7 @@ from pto_wsp.errors import PlanError
 from pto_wsp.plan.container import SectionData, encode, plan_digest, schedule_digest
 from pto_wsp.plan.debug import Locations, encode_locations
 from pto_wsp.plan.disasm import disassemble
-from pto_wsp.plan.enums import NONE, ExprOp, Section
+from pto_wsp.plan.enums import NONE, ArgTag, Directive, ExprOp, Section, TracePolicy
 from pto_wsp.plan.reader import PlanReader
 from pto_wsp.plan.record import SectionClass
 from pto_wsp.plan.records import (
@@ -24,6 +24,8 @@ from pto_wsp.plan.records import (
     KernelBody,
     Mesh,
     Place,
+    ScheduleArg,
+    ScheduleEntry,
     Site,
     Symbol,
     Tensor,
@@ -92,6 +94,28 @@ class Plan(PlanReader):
         locations |= {k: v for k, v in other._locations.items() if _is_schedule(k[0])}
         sections = [*mine, *theirs, *encode_locations(locations)]
         return Plan(encode(sections, self._file.header.features), locations=locations)
+
+    def with_trace(self, capacity: int) -> Plan:
+        """This plan with a trace of `capacity` events; itself, if its schedule has a trace."""
+        entries, args = list(self.records(ScheduleEntry)), list(self.records(ScheduleArg))
+        mine = [i for i, entry in enumerate(entries) if entry.id == Directive.TRACE]
+        if mine and args[entries[mine[0]].args].bits != TracePolicy.NONE:
+            return self
+        trace = ScheduleEntry(id=Directive.TRACE, args=len(args), num_args=2)
+        entries[mine[0] if mine else len(entries) :] = [
+            trace,
+            *(entries[mine[0] + 1 :] if mine else []),
+        ]
+        args += [ScheduleArg(tag=ArgTag.INT, bits=n) for n in (TracePolicy.TIMESTAMPS, capacity)]
+        tables = {Section.SCHEDULE: entries, Section.SCHEDULE_ARG: args}
+        kept = [s for s in self._file.sections.values() if s.kind not in tables]
+        changed = [
+            SectionData.of(section, b"".join(record.pack() for record in records))
+            for section, records in tables.items()
+        ]
+        return Plan(
+            encode([*kept, *changed], self._file.header.features), locations=self._locations
+        )
 
     def site_name(self, site: int) -> str:
         """What a site calls: its kernel, or the tensor that control reads there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -142,6 +142,11 @@ class Engine(Protocol):
     def close(self) -> None:
         """Ends runs in flight and gives threads back. The engine is not used afterwards."""
         ...
+
+
+# Looks at the values of a run before it starts; the result, if any, looks at it once it has ended.
+# Both raise if they find something.
+Verifier = Callable[[tuple[Bound, ...]], Callable[[Run], None] | None]
 
 
 @runtime_checkable

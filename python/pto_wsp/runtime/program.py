@@ -20,7 +20,7 @@ from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
-from pto_wsp.runtime.bindings import Binder, Value, show
+from pto_wsp.runtime.bindings import Binder, Bound, Value, show
 from pto_wsp.runtime.engine import (
     Control,
     ControlledEngine,
@@ -30,10 +30,12 @@ from pto_wsp.runtime.engine import (
     Run,
     SingleRunner,
     TaskDump,
+    Verifier,
 )
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.recording import decisions
 from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.verified import VerifiedRun
 
 
 class Loader(Protocol):
@@ -50,6 +52,7 @@ class Loader(Protocol):
 
 
 _PLAIN = Control()
+_POLL_S = 0.001
 _loader: list[Loader] = []
 _alive: weakref.WeakSet[Program] = weakref.WeakSet()
 
@@ -76,13 +79,15 @@ class Program:
         chosen: str = "",
         defaults: Mapping[str, object] | None = None,
         single: SingleRunner | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self.plan = plan
+        self._verifier = verifier
         self._single = single
         self.target = target
         self.chosen = chosen  # why target="auto" has chosen it, or empty
         self._engine = engine
-        self._quick = engine if isinstance(engine, QuickEngine) else None
+        self._quick = engine if verifier is None and isinstance(engine, QuickEngine) else None
         self._binder = Binder(plan, defaults or {})
         self._pending: list[Run] = []
         self._last: Run | None = None
@@ -207,7 +212,12 @@ class Program:
         self._check_usable()
         engine = self._engine.clone()
         other = Program(
-            self.plan, engine, target=self.target, chosen=self.chosen, single=self._single
+            self.plan,
+            engine,
+            target=self.target,
+            chosen=self.chosen,
+            single=self._single,
+            verifier=self._verifier,
         )
         other._binder.values = self._binder.values
         other._check = self._check
@@ -392,6 +402,7 @@ class Program:
             bindings = dict(bindings)
             control = replace(control, seed=_checked_seed(bindings.pop("seed")))
         bound = self._binder.bind(bindings)
+        check = None if self._verifier is None else self._verify(self._verifier, bound)
         if control == _PLAIN:
             run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
         else:
@@ -400,7 +411,13 @@ class Program:
             )
         # Only now: values that the target refuses are forgotten.
         self._binder.values = tuple(b.value for b in bound)
-        return run
+        return run if check is None else VerifiedRun(run, check)
+
+    def _verify(self, verifier: Verifier, bound: tuple[Bound, ...]) -> Callable[[Run], None] | None:
+        """Looks at the memory as the run will find it, so those before it have to end."""
+        while not self.is_complete():
+            time.sleep(_POLL_S)
+        return verifier(bound)
 
     def _controlled(self) -> ControlledEngine:
         if isinstance(self._engine, ControlledEngine):

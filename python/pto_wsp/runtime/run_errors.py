@@ -35,6 +35,8 @@ _ADVICE = {
         "give it a limit: Tensor.temp((minimum(n, 4096),), ...)"),
     Code.LOOP_LIMIT: ("that many iterations are taken for a loop that does not end",
         "raise max_iterations, or let the body change what the condition reads"),
+    Code.AFTER_LATER: ("tasks wait for tasks that come before them in program order",
+        "correct the index, or wait the other way round"),
     Code.PROGRAM_STATE: ("a run ends with its program, and stays in its process",
         "wait for runs in the process that started them, before close()"),
     Code.RECORDING: ("a replay repeats exactly what was recorded, or nothing",

@@ -20,10 +20,16 @@ from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.stats import Stats
 
-_TRUSTED = " (trusted: a promise that no other regions overlap)"
 _VIRTUAL = "; one thread plays all workers, on a clock that counts the cycles of the key"
 
 _CUBE = (ExecUnit.AIC, ExecUnit.AIC_AIV)
+# The policies that are promises of the user.
+_TRUSTED = {
+    DepsPolicy.EXACT: "only equal regions are taken to meet (trusted: a promise that no others "
+    'overlap; compile(verify="full") checks it)',
+    DepsPolicy.EXPLICIT: "P.seq, sequential and after= alone (trusted: a promise that they say "
+    'everything; compile(verify="full") checks it); control waits for all tasks before it reads',
+}
 
 _HOW: dict[Directive, str] = {
     Directive.DEPS: "regions are compared where nothing is proved, when tasks are generated",
@@ -81,7 +87,7 @@ def explain(plan: Plan, stats: Stats | None) -> list[Explained]:
         how = _HOW[Directive(entry.id)]
         if entry.id == Directive.DEPS:
             policy = plan.records(ScheduleArg)[entry.args].bits
-            how += _TRUSTED if policy == DepsPolicy.EXACT else ""
+            how = _TRUSTED.get(DepsPolicy(policy), how)
         if entry.id == Directive.POOLS:
             how += _empty_pools(plan, entry)
         if entry.id == Directive.TRACE:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pto_wsp import _core
 from pto_wsp.plan import (
+    NONE,
     Directive,
     Plan,
     ScheduleArg,
@@ -108,7 +109,9 @@ def _file_blocks(file: Path) -> Iterator[tuple[int, Trace]]:
 
 def _rows(plan: Plan, part: Trace, task: np.dtype[Any]) -> Trace:
     sites = plan.records(Site)
-    names = np.array([plan.kernel_names[s.kernel] for s in sites] or [""])
+    # Reads by control are no tasks of a trace.
+    of = ["" if s.kernel == NONE else plan.kernel_names[s.kernel] for s in sites]
+    names = np.array(of or [""])
     depth = max((s.level for s in sites), default=0)
     rows = np.zeros(len(part), trace_dtype(depth, names.dtype.itemsize // 4))
     for name in ("task_id", "seq", "take", "site", "stream", "worker", "pool", "stolen"):

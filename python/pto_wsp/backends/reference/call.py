@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, assert_never
 
 from pto_wsp.backends.reference.bound import Array
@@ -28,8 +28,21 @@ from pto_wsp.kernels import (
 from pto_wsp.plan import NONE, AccessMode, ParamKind, Plan, Section, Tensor
 
 _ERROR_BYTES = 8192
-# What a kernel gets for a region: an array, one per page of a paged parameter, nothing of a token.
-View: TypeAlias = Array | list[Array] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """Tokens of one sequence, on pages of a pool."""
+
+    pool: Array
+    table: Array
+    region: Region
+
+
+# What a kernel gets for a region; nothing of a token.
+View: TypeAlias = Array | Paged | None
+# Runs the task on these views, one for each region. Raises if the kernel fails.
+Body = Callable[["Task", "Sequence[View]"], None]
 
 
 class TaskMemory(Protocol):
@@ -86,10 +99,14 @@ def _index(dim: DimRange) -> int | slice:
     return slice(dim.start, dim.start + (dim.extent - 1) * dim.step + 1, dim.step)
 
 
-def page_views(bound: TaskMemory, region: Region) -> list[Array]:
-    """The tokens of a region of a paged tensor, page by page; one empty view if it has none."""
+def paged(bound: TaskMemory, region: Region) -> Paged:
     tensor = bound.plan.records(Tensor)[region.tensor]
-    pool = bound.pool(tensor)
+    return Paged(bound.pool(tensor), bound.table(tensor), region)
+
+
+def page_views(tokens_on_pages: Paged) -> list[Array]:
+    """The tokens of a region of a paged tensor, page by page; one empty view if it has none."""
+    pool, region = tokens_on_pages.pool, tokens_on_pages.region
     page, tokens = pool.shape[1], region.dims[1]
     rest = region.dims[2:]
     if not region.pages:
@@ -110,32 +127,41 @@ def page_views(bound: TaskMemory, region: Region) -> list[Array]:
     return views
 
 
-def _argument(bound: TaskMemory, region: Region, kind: ParamKind) -> View:
+def _view(bound: TaskMemory, region: Region, kind: ParamKind) -> View:
     if kind == ParamKind.TOKEN:
         return None
     if bound.plan.records(Tensor)[region.tensor].pool == NONE:
         return region_view(bound.tensors[region.tensor], region)
-    views = page_views(bound, region)
-    return views if kind == ParamKind.PAGED else views[0]
+    tokens = paged(bound, region)
+    return tokens if kind == ParamKind.PAGED else page_views(tokens)[0]
 
 
 def make_caller(plan: Plan, index: int, kernel: LoadedKernel) -> Caller:
-    """What runs the tasks of a kernel."""
+    """What runs the tasks of a kernel, where their regions are."""
+    body = make_body(plan, index, kernel)
+    kinds = [ParamKind(param.kind) for param in region_params(plan, index)]
+
+    def call(task: Task, bound: TaskMemory) -> None:
+        body(task, [_view(bound, r, k) for r, k in zip(task.regions, kinds, strict=True)])
+
+    return call
+
+
+def make_body(plan: Plan, index: int, kernel: LoadedKernel) -> Body:
+    """What runs the tasks of a kernel on any views."""
     match kernel:
         case PythonKernel():
-            return _python_caller(plan, index, kernel)
+            return _python_body(plan, index, kernel)
         case NativeKernel():
-            return _native_caller(plan, index, kernel)
+            return _native_body(kernel)
         case _:
             assert_never(kernel)
 
 
-def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
+def _python_body(plan: Plan, index: int, kernel: PythonKernel) -> Body:
     params = params_of(plan, index)
-    kinds = [ParamKind(param.kind) for param in region_params(plan, index)]
 
-    def call(task: Task, bound: TaskMemory) -> None:
-        views = [_argument(bound, r, k) for r, k in zip(task.regions, kinds, strict=True)]
+    def call(task: Task, views: Sequence[View]) -> None:
         view, scalar = iter(views), iter(task.scalars)
         arguments: list[Any] = []
         written: list[tuple[Array, list[Array]]] = []
@@ -148,8 +174,9 @@ def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
                 case ParamKind.TENSOR | ParamKind.TILE | ParamKind.TOKEN:
                     arguments.append(next(view))
                 case ParamKind.PAGED:
-                    pages = next(view)
-                    assert isinstance(pages, list)
+                    tokens = next(view)
+                    assert isinstance(tokens, Paged)
+                    pages = page_views(tokens)
                     arguments.append(gathered(pages, AccessMode(param.mode)))
                     if param.mode != AccessMode.IN:
                         written.append((arguments[-1], pages))
@@ -160,21 +187,18 @@ def _python_caller(plan: Plan, index: int, kernel: PythonKernel) -> Caller:
     return call
 
 
-def _native_caller(plan: Plan, index: int, kernel: NativeKernel) -> Caller:
+def _native_body(kernel: NativeKernel) -> Body:
     function = NativeFunction(kernel.address)
     message = ctypes.create_string_buffer(_ERROR_BYTES)
-    kinds = [ParamKind(param.kind) for param in region_params(plan, index)]
 
-    def call(task: Task, bound: TaskMemory) -> None:
+    def call(task: Task, given: Sequence[View]) -> None:
         message.value = b""
         count = len(task.regions)
         views, pages = (NativeView * count)(), (NativePages * count)()
-        for i, (region, kind) in enumerate(zip(task.regions, kinds, strict=True)):
-            if kind == ParamKind.PAGED:
-                views[i], pages[i] = _native_pages(bound, region)
+        for i, view in enumerate(given):
+            if isinstance(view, Paged):
+                views[i], pages[i] = _native_pages(view)
             else:
-                view = _argument(bound, region, kind)
-                assert not isinstance(view, list)
                 views[i] = NativeView() if view is None else _native_view(view)
         indices = (ctypes.c_int64 * len(task.indices))(*task.indices)
         scalars = (ctypes.c_uint64 * len(task.scalars))(*task.scalars)
@@ -199,10 +223,9 @@ def _native_caller(plan: Plan, index: int, kernel: NativeKernel) -> Caller:
     return call
 
 
-def _native_pages(bound: TaskMemory, region: Region) -> tuple[NativeView, NativePages]:
+def _native_pages(given: Paged) -> tuple[NativeView, NativePages]:
     """A view of the whole pool in the region's dimensions, and where its tokens are."""
-    tensor = bound.plan.records(Tensor)[region.tensor]
-    pool, table = bound.pool(tensor), bound.table(tensor)
+    pool, table, region = given.pool, given.table, given.region
     page, tokens = pool.shape[1], region.dims[1]
     # Page 0 from its first token on, of which there may be more than the page has.
     from_first = (DimRange(0, 1, 1, True), DimRange(0, 1, 1, False), *region.dims[2:])
@@ -220,7 +243,9 @@ def _native_pages(bound: TaskMemory, region: Region) -> tuple[NativeView, Native
 
 
 def _native_view(view: Array) -> NativeView:
-    native = NativeView(data=view.ctypes.data, rank=view.ndim, dtype=DType.of(view.dtype))
+    # Not view.ctypes, which makes an object first.
+    data = view.__array_interface__["data"][0]
+    native = NativeView(data=data, rank=view.ndim, dtype=DType.of(view.dtype))
     for d in range(view.ndim):
         native.shape[d] = view.shape[d]
         native.stride[d] = view.strides[d] // view.itemsize

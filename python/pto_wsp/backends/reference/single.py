@@ -13,6 +13,7 @@ from pto_wsp.backends.reference.call import (
     kernel_error,
     make_caller,
     page_views,
+    paged,
     region_view,
 )
 from pto_wsp.backends.reference.region import DimRange, Region, params_of, region_params
@@ -243,7 +244,7 @@ class Copies:
         if self.plan.records(Tensor)[region.tensor].pool == NONE:
             yield region_view(self.tensors[region.tensor], region)
         else:
-            yield from page_views(self, region)
+            yield from page_views(paged(self, region))
 
     def _check_temporaries(self, task: Task) -> None:
         storages, tensors = self.plan.records(Storage), self.plan.records(Tensor)

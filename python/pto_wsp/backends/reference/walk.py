@@ -24,6 +24,7 @@ from pto_wsp.plan import (
     NONE,
     Access,
     AccessDim,
+    After,
     Axis,
     AxisKind,
     Entry,
@@ -34,6 +35,7 @@ from pto_wsp.plan import (
     ParamKind,
     Section,
     Site,
+    TaskKind,
     Tensor,
 )
 from pto_wsp.runtime.run_errors import run_error
@@ -73,6 +75,8 @@ class Walk:
         self._slots: dict[int, int] = {}
         self._lets: dict[int, int] = {}
         self._next_task = 0
+        self._ends: dict[int, int] = {}  # by level of the open loops: the first index past its end
+        self._afters = [self._indexed_afters(site) for site in range(len(self._sites))]
         self.loads = 0
         self._memory = Memory(bound, self._evaluator)
 
@@ -81,26 +85,48 @@ class Walk:
         self._memory.begin()
         yield from self._block(self._plan.records(Entry)[0].pc, ())
 
-    def _block(self, pc: int, indices: tuple[int, ...]) -> Iterator[Task]:
+    # What happens between tasks, for those who want to know. A group is a FOR_EACH or a SEQUENTIAL;
+    # each of its phases waits for those before.
+
+    def _open_group(self) -> None: ...
+
+    def _next_phase(self) -> None: ...
+
+    def _close_group(self) -> None: ...
+
+    def _control_reads(self, site: int, indices: tuple[int, ...], region: Region) -> None: ...
+
+    def _block(
+        self, pc: int, indices: tuple[int, ...], *, in_phases: bool = False
+    ) -> Iterator[Task]:
         """The tasks from `pc` up to the END or HALT of that block."""
         while True:
             instr = self._code[pc]
+            if in_phases and instr.opcode != Op.END:
+                self._next_phase()
             match instr.opcode:
                 case Op.END | Op.HALT:
                     return
                 case Op.NOP:
                     pc += 1
-                case Op.PARALLEL_FOR | Op.FOR_EACH:
-                    for value in self._range(instr.operand1, indices):
+                case Op.PARALLEL_FOR:
+                    for value in self._enter(instr.operand1, indices):
                         yield from self._block(pc + 1, (*indices, value))
                     pc = instr.operand2
+                case Op.FOR_EACH:
+                    self._open_group()
+                    for value in self._enter(instr.operand1, indices):
+                        self._next_phase()
+                        yield from self._block(pc + 1, (*indices, value))
+                    self._close_group()
+                    pc = instr.operand2
                 case Op.SELECT:
-                    for value in self._range(instr.operand1, indices):
+                    for value in self._enter(instr.operand1, indices):
                         self._check_column(instr.operand1, (*indices, value))
                         yield from self._block(pc + 1, (*indices, value))
                     pc = instr.operand2
                 case Op.LOOP_WHILE:
-                    limit = self._range(instr.operand1, indices, limit=True)
+                    limit = self._enter(instr.operand1, indices, limit=True)
                     for value in self._while(pc, limit, indices):
                         yield from self._block(pc + 2, (*indices, value))
                     pc = instr.operand2
@@ -129,8 +155,13 @@ class Walk:
                 case Op.SLOT_LOAD:
                     self._slots[instr.operand1] = self._load(instr.operand2, pc + 1, indices)
                     pc += 2
-                case Op.COMBINE | Op.SEQUENTIAL:
+                case Op.COMBINE:
                     yield from self._block(pc + 1, indices)
+                    pc = instr.operand2
+                case Op.SEQUENTIAL:
+                    self._open_group()
+                    yield from self._block(pc + 1, indices, in_phases=True)
+                    self._close_group()
                     pc = instr.operand2
                 case Op.TASK:
                     yield self._task(instr.operand2, indices)
@@ -146,6 +177,11 @@ class Walk:
             self._memory.allocate(alloc, self._scope(indices))
         except ExprFault as fault:
             raise self._control_error(fault, Section.CODE, pc, indices) from None
+
+    def _enter(self, axis: int, indices: tuple[int, ...], *, limit: bool = False) -> range:
+        values = self._range(axis, indices, limit=limit)
+        self._ends[len(indices)] = values.stop
+        return values
 
     def _range(self, axis: int, indices: tuple[int, ...], *, limit: bool = False) -> range:
         """The values of a loop; the `limit` of a LOOP_WHILE says nothing of its iterations."""
@@ -208,6 +244,7 @@ class Walk:
         except ExprFault as fault:
             raise self._task_error(site, indices, fault) from None
         self.loads += 1
+        self._control_reads(site, indices, region)
         value = int(self._bound.tensors[region.tensor][tuple(dim.start for dim in region.dims)])
         if value > INT64_MAX:
             fault = ExprFault(Code.ARITHMETIC, "control reads a value beyond 64 signed bits")
@@ -241,11 +278,56 @@ class Walk:
             )
             nodes = [word.operand2 for word in words if word.opcode == Op.SCALAR]
             scalars = self._scalars(record.kernel, nodes, scope)
+            for after, common in self._afters[site]:
+                self._check_after(site, after, common, scope)
         except ExprFault as fault:
             raise self._task_error(site, indices, fault) from None
         task = Task(self._next_task, site, record.kernel, indices, regions, scalars)
         self._next_task += 1
         return task
+
+    def _indexed_afters(self, site: int) -> list[tuple[After, int]]:
+        """Those that name one task, and how many loops are around both calls."""
+        if self._sites[site].kind != TaskKind.KERNEL:
+            return []
+        pc = self._sites[site].pc
+        words = self._code[pc + 1 : pc + 1 + self._code[pc].operand1]
+        found = [self._plan.records(After)[w.operand2] for w in words if w.opcode == Op.AFTER]
+        mine = self._axes_of(site)
+        return [
+            (after, sum(a == b for a, b in zip(mine, self._axes_of(after.site), strict=False)))
+            for after in found
+            if after.num_indices > 0
+        ]
+
+    def _axes_of(self, site: int) -> list[int]:
+        """The loops around a call, outermost first."""
+        axes: list[int] = []
+        axis = self._sites[site].axis
+        while axis != NONE:
+            axes.insert(0, axis)
+            axis = self._axes[axis].outer
+        return axes
+
+    def _after_indices(self, after: After, scope: Scope) -> tuple[int, ...]:
+        nodes = self._plan.records(ExprRef)[after.indices : after.indices + after.num_indices]
+        given = (self._evaluator.value(node.expr, scope) for node in nodes)
+        return (*scope.loops[: after.shared_levels], *given)
+
+    def _check_after(self, site: int, after: After, common: int, scope: Scope) -> None:
+        """ExprFault if the task comes later, or is the one that waits. Indices beyond the end of a
+        loop name no task."""
+        found, mine = self._after_indices(after, scope), scope.loops
+        differs = [level for level in range(common) if found[level] != mine[level]]
+        late = after.site == site
+        if differs:
+            index = found[differs[0]]
+            late = mine[differs[0]] < index < self._ends[differs[0]]
+        if late:
+            name = call_text(self._plan.site_name(after.site), found)
+            raise ExprFault(
+                Code.AFTER_LATER, f"after= names {name}, which does not come before it,"
+            )
 
     def _argument(self, access: int, param: Param, scope: Scope) -> Region:
         """The region that a parameter gets; ExprFault if it does not fit its tile."""
