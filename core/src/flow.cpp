@@ -57,7 +57,7 @@ void Flow::set_issuer(Issuer* issuer, u32 streams) {
 u32 Flow::longest_strip(u32 s, const ScheduleConfig& config, u32 workers) const {
   constexpr i64 kMost = 8;
   if (config.ready != ReadyPolicy::AUTO || config.start != StartPolicy::IMMEDIATE) return 1;
-  if (config.batch_deps > 0) return 1;  // they are counted one by one
+  if (config.batch_deps > 0) return 1;                // they are counted one by one
   if (config.trace == TracePolicy::CYCLES) return 1;  // each task has an end of its own
   const BoundSite& site = plan_.sites()[s];
   if (!site.simple || tracking_.needs_regions(s) || site.awaited || site.num_afters > 0) return 1;
@@ -154,7 +154,8 @@ bool Flow::too_large(Error* error) const {
   *error = Error::make(Status::TASK_TOO_LARGE, std::to_string(bytes_->waiting()) +
                                                    " bytes, more than the task window of " +
                                                    std::to_string(bytes_->limit()) + " holds");
-  error->at_task(cursor_->site, cursor_->task_id, cursor_->vars, plan_.sites()[cursor_->site].level);
+  error->at_task(cursor_->site, cursor_->task_id, cursor_->vars,
+                 plan_.sites()[cursor_->site].level);
   return true;
 }
 

@@ -44,6 +44,12 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
                          "kernel '" + std::string(plan().string(kernel.name)) + "' has no body");
     return nullptr;
   }
+  if ((control.record || control.controlled()) && config_.trace == TracePolicy::CYCLES) {
+    *error = Error::make(Status::SCHEDULE_ERROR,
+                         "a run on a virtual clock is the same each time: it is neither recorded "
+                         "nor replayed, and draws nothing from a seed");
+    return nullptr;
+  }
   RunParts parts = bind(bindings, count, error);
   if (parts.plan == nullptr) return nullptr;
   if ((control.record || control.controlled()) &&

@@ -2,6 +2,7 @@
 // one right after the other share one: the end of a task is the start of the next.
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "ptowsp/run.h"
@@ -190,14 +191,14 @@ std::vector<ptowsp_event> Run::events() const {
         ptowsp_traced t;
         std::memcpy(&t, entries, sizeof(t));
         ptowsp_event e{t.task_id, t.seq,    t.take, ns(t.ready), ns(t.start), ns(t.end), t.site,
-                       t.worker, t.stream, t.pool, t.stolen,    t.num_loops, {}};
+                       t.worker,  t.stream, t.pool, t.stolen,    t.num_loops, {}};
         std::memcpy(e.indices, entries + sizeof(t), t.num_loops * sizeof(i64));
         out.push_back(e);
       }
     });
   }
-  std::stable_sort(out.begin(), out.end(), [](const ptowsp_event& a, const ptowsp_event& b) {
-    return a.start_ns < b.start_ns;
+  std::sort(out.begin(), out.end(), [](const ptowsp_event& a, const ptowsp_event& b) {
+    return std::tie(a.start_ns, a.worker, a.end_ns) < std::tie(b.start_ns, b.worker, b.end_ns);
   });
   for (std::size_t i = 0; info.ordered == 0 && i < out.size(); ++i) out[i].take = i;
   return out;

@@ -108,7 +108,11 @@ void Run::work_virtual() {
       more = false;
       for (u32 w = 0; w < workers() && !stop_; ++w) {
         Ending ending;
-        if (busy[w] || !start_virtual(w, &ending)) continue;
+        if (busy[w]) continue;
+        if (!start_virtual(w, &ending)) {
+          more = more || (config_.batch_deps > 0 && flush_batches(w));
+          continue;
+        }
         ending.order = order++;
         endings.push(ending);
         busy[w] = more = true;

@@ -74,7 +74,7 @@ ENABLE_PROFILING = Option(
     "runs are traced, as by TracePolicy.timestamps(), unless the schedule has a trace policy",
     _is_bool,
 )
-VERIFY = Option[str | None](
+VERIFY: Option[str | None] = Option(
     "verify",
     '"full", "schedule" or None',
     None,

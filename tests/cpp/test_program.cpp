@@ -304,8 +304,7 @@ Error run_planted(const Planted& plan, u32 workers) {
   const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
   program->set_kernel(0, {kernel, nullptr});
   const auto bindings = w.bind(plan.rows, plan.cols);
-  const auto run =
-      program->prepare(bindings.data(), bindings.size(), false, plan.control, &error);
+  const auto run = program->prepare(bindings.data(), bindings.size(), false, plan.control, &error);
   planted = run->run.get();
   slot = plan.slot;
   program->run(run.get());
@@ -320,8 +319,8 @@ bool says(const Error& error, const char* text) {
 }  // namespace
 
 TEST(a_planted_deadlock_is_an_answer_on_every_worker_count) {
-  const auto held = std::pair{Directive::START,
-                              std::vector<i64>{number(StartPolicy::AFTER_ORCHESTRATION)}};
+  const auto held =
+      std::pair{Directive::START, std::vector<i64>{number(StartPolicy::AFTER_ORCHESTRATION)}};
   const std::vector<i64> depth{1, number(DepthScope::GLOBAL), number(OnFull::STALL)};
   RunControl drawn;
   drawn.seed = 5;
@@ -352,12 +351,12 @@ TEST(a_deadlock_is_noticed_by_a_worker_that_never_called_others) {
 
 TEST(a_deadlock_names_the_resource_and_its_directive) {
   // Everything behind the second task of the first row waits for it, until the window is full.
-  const Planted narrow{{{Directive::READY, {number(ReadyPolicy::FIFO)}},
-                        {Directive::WINDOW, {3, 0, 0}}},
-                       4,
-                       4,
-                       1,
-                       {}};
+  const Planted narrow{
+      {{Directive::READY, {number(ReadyPolicy::FIFO)}}, {Directive::WINDOW, {3, 0, 0}}},
+      4,
+      4,
+      1,
+      {}};
   for (const u32 workers : {1u, 2u}) {
     const Error error = run_planted(narrow, workers);
     CHECK(says(error, "waits for room in the window"));

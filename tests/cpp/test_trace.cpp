@@ -82,3 +82,5 @@ TEST(a_spool_without_a_file_says_so) {
   for (u64 i = 0; i < 3; ++i) add(&ring, i);
   CHECK(!spool.close());
 }
+
+PTOWSP_TEST_MAIN

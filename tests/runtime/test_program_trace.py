@@ -335,6 +335,25 @@ def test_batches_let_go_in_virtual_time() -> None:
     assert program.stats.timing_released > 0
 
 
+def test_batches_of_dependences_in_virtual_time() -> None:
+    """A worker that would idle commits what it has, so nothing is lost but nothing hangs either."""
+    for batch in (1, 3, 100):
+        program = virtual(wave().batch_deps(batch), 4)
+        assert len(program.trace) == N * N
+        assert makespan(program) <= 10 * N * N
+    assert makespan(virtual(wave().batch_deps(1), N)) == 150
+
+
+def test_other_ways_to_repeat_a_run_are_refused(tmp_path: Path) -> None:
+    traced = flat(4).task_graph(trace=TracePolicy.cycles(lambda t: 1))
+    with traced.compile(num_threads=2) as program:
+        with pytest.raises(ScheduleError, match="is the same each time"):
+            program.record(tmp_path / "run.rec")
+        with pytest.raises(ScheduleError, match="is the same each time"):
+            program.execute(seed=3)
+        assert makespan(program.execute()) == 2
+
+
 def test_cycles_that_cannot_be() -> None:
     with pytest.raises(ScheduleError, match=r"TracePolicy.cycles gives -1 cycles .*step\[1\]"):
         virtual(flat(3), 2, lambda t: 0 - t.n)

@@ -551,8 +551,8 @@ class Flow {
   u64 submitted_ = 0;         // tasks
   std::vector<u32> lane_of_;  // by slot
   bool steady_ = false;
-  std::vector<bool> ids_;      // steady: by task, whether it was made
-  std::vector<u64> seqs_;     // by slot
+  std::vector<bool> ids_;  // steady: by task, whether it was made
+  std::vector<u64> seqs_;  // by slot
   const bool hashed_;
   TaskHash hash_;
   alignas(kCacheLine) std::atomic<bool> token_{false};

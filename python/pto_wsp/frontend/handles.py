@@ -7,10 +7,10 @@ from typing import Any, cast
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
-from pto_wsp.frontend import polynomial as poly
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.scalar_expr import as_symint, is_integer, lower
 from pto_wsp.frontend.trace import CallResult, Tracer, current
+from pto_wsp.ir import polynomial as poly
 
 
 class Handle(CallResult):

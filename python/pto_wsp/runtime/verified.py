@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pto_wsp.errors import ExecutionError
 from pto_wsp.runtime.engine import Run
 from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.trace import Recorded
 
 
 class VerifiedRun:
@@ -41,6 +42,12 @@ class VerifiedRun:
 
     def stats(self) -> Stats:
         return self._run.stats()
+
+    def recording(self) -> bytes:
+        return self._run.recording()
+
+    def recorded(self) -> Recorded:
+        return self._run.recorded()
 
     def trace(self) -> npt.NDArray[Any]:
         return self._run.trace()

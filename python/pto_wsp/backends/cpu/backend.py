@@ -30,7 +30,6 @@ from pto_wsp.plan import (
     ScheduleArg,
     ScheduleEntry,
     Section,
-    Site,
     Status,
     Symbol,
     SymbolKind,
@@ -187,7 +186,7 @@ class CpuRun:
         self._hashed = hashed
         self._file = file
         if file is not None:
-            weakref.finalize(self, file.unlink, missing_ok=True)
+            weakref.finalize(self, _remove, file, os.getpid())
 
     def task_hash(self) -> tuple[int, int] | None:
         return self._native.hash() if self._hashed else None
@@ -242,6 +241,11 @@ class CpuRun:
         )
         error.__cause__ = raised
         return error
+
+
+def _remove(file: Path, owner: int) -> None:
+    if os.getpid() == owner:  # the child of a fork has copies of runs, not of their files
+        file.unlink(missing_ok=True)
 
 
 def _load(plan: Plan, workers: int, seed: int) -> _core.NativeProgram:
@@ -301,7 +305,6 @@ def _named_workers(plan: Plan) -> tuple[int, int]:
         if policy == DispatchPolicy.STATIC_PARTITION:
             found = max(found, (len(rest), number))
     return min(found[0], MAX_WORKERS), found[1]
-
 
 
 def _after_fork() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import (
     CompileError,
@@ -76,6 +77,14 @@ class Failure:
         match self.status:
             case Status.PLAN_ERROR:
                 return PlanError(Code.PLAN_DAMAGED, self.message, offset=self.offset)
+            case Status.SCHEDULE_ERROR if self.message.startswith("TracePolicy.cycles"):
+                return ScheduleError(
+                    Code.DIRECTIVE_NOT_ENFORCED,
+                    f"{self.message} in {self._task(plan)}",
+                    loc=self._loc(plan),
+                    why="time does not go backwards",
+                    fix="use a key that is 0 or more for every task: maximum(..., 0)",
+                )
             case Status.SCHEDULE_ERROR if self.site is not None:
                 return ScheduleError(
                     Code.DIRECTIVE_NOT_ENFORCED,
@@ -95,6 +104,14 @@ class Failure:
                     loc=self._loc(plan),
                     why="results are those of program order, whatever the order of generation",
                     fix="leave this order out, or write to memory of its own in each iteration",
+                )
+            case Status.SCHEDULE_ERROR if self.record is None:
+                return ScheduleError(
+                    Code.DIRECTIVE_NOT_ENFORCED,
+                    self.message,
+                    loc=srcloc.here(),
+                    why="the directives and what was asked of this run exclude each other",
+                    fix="leave out one of them",
                 )
             case Status.SCHEDULE_ERROR:
                 return ScheduleError(
