@@ -40,6 +40,13 @@ class Levels:
     policies: tuple[DispatchPolicy, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """order: the axes that have one."""
+
+    axes: tuple[tuple[str, OrderPolicy], ...]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Schedule:
     """The directives given so far; None is the default. Prints as the calls that give them."""
@@ -324,7 +331,7 @@ class Schedule:
         names = ("dispatch", "dispatch_threshold", "streams", "stream_by", "timing", "batch_deps")
         found = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
         found += [("pipeline_depth", gate) for gate in self.pipeline_depth or ()]
-        found += [("order", dict(self.order))] if self.order else []
+        found += [("order", Orders(self.order))] if self.order else []
         found += [("prefetch", ahead) for ahead in self.prefetch or ()]
         return [*found, *([] if self.affinity is None else [("affinity", self.affinity)])]
 
@@ -342,8 +349,8 @@ def _shown(value: object) -> str:
             return f"{axis}={policy!r}"
         case Key():
             return str(value)
-        case dict():
-            return ", ".join(f"{axis}={policy!r}" for axis, policy in value.items())
+        case Orders(axes):
+            return ", ".join(f"{axis}={policy!r}" for axis, policy in axes)
         case _:
             return repr(value)
 

@@ -102,13 +102,15 @@ def _bound(a: Dim, b: Dim, shared: Sequence[str], own: set[str]) -> Bound | Apar
         return Unclear("an extent is not a constant")
     if a.step < 1 or b.step < 1:
         return Unclear("a region runs backwards")
-    moves = [_linear(start, shared, own) for start in (a.start, b.start)]
-    if isinstance(moves[0], str) or isinstance(moves[1], str):
-        return Unclear(next(move for move in moves if isinstance(move, str)))
-    (first, rest_a), (second, rest_b) = moves
-    if first != second:
+    one, other = (_linear(start, shared, own) for start in (a.start, b.start))
+    if isinstance(one, str):
+        return Unclear(one)
+    if isinstance(other, str):
+        return Unclear(other)
+    if one.coefficients != other.coefficients:
         return Unclear("the indices do not move alike")
-    parts = [*first, poly.subtract(rest_b, rest_a), _span(a), _span(b)]
+    between = poly.subtract(other.rest, one.rest)
+    parts = [*one.coefficients, between, _span(a), _span(b)]
     numbers = _multiples(parts)
     if numbers is None:
         return Unclear("strides and extents are not multiples of one number")
@@ -134,11 +136,16 @@ def _span(dim: Dim) -> Polynomial:
     return poly.add(poly.scale(longer, dim.step), poly.of_int(1))
 
 
-def _linear(
-    start: Polynomial, shared: Sequence[str], own: set[str]
-) -> tuple[list[Polynomial], Polynomial] | str:
-    """A start as coefficients of the shared loops and a rest that is equal for all tasks, or why it
-    is not that."""
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A start: a coefficient for each shared loop, and a rest that is equal for all tasks."""
+
+    coefficients: tuple[Polynomial, ...]
+    rest: Polynomial
+
+
+def _linear(start: Polynomial, shared: Sequence[str], own: set[str]) -> Linear | str:
+    """A start as such a sum, or why it is none."""
     coefficients: list[list[tuple[Product, int]]] = [[] for _ in shared]
     rest: list[tuple[Product, int]] = []
     for product, factor in start.terms:
@@ -155,7 +162,8 @@ def _linear(
             coefficients[shared.index(loops[0])].append((others, factor))
         else:
             rest.append((product, factor))
-    return [poly.of_terms(terms) for terms in coefficients], poly.of_terms(rest)
+    moving = tuple(poly.of_terms(terms) for terms in coefficients)
+    return Linear(moving, poly.of_terms(rest))
 
 
 def _stable(expr: ir.Expr) -> bool:
