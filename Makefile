@@ -58,6 +58,7 @@ test-cpp: $(TOOLS)  ## build and run the C++ tests
 	@$(call cmake,test,$(GXX),-DPTOWSP_TESTS=ON -DPTOWSP_WERROR=$(if $(CI),ON,OFF))
 	$(call ctest,test)
 test-py: $(INSTALLED) $(TORCH_ASKED)  ## run the Python tests, without the soak tests
+	@$(mutants)
 	$(PY) -m pytest
 soak: $(INSTALLED)  ## run the long property tests
 	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak
@@ -73,11 +74,14 @@ lint-py: $(INSTALLED)  ## ruff, pyright, import rules, repository rules
 
 lint-cpp: $(INSTALLED)  ## clang-format, and a -Werror compile with gcc and with clang
 	@$(if $(CXX_FILES),$(BIN)/clang-format --dry-run --Werror $(CXX_FILES))
-	@$(call cmake,lint-gcc,$(GXX),$(LINT) -DCMAKE_CXX_FLAGS=-O1)
-	@$(call cmake,lint-clang,$(call clang),$(LINT) -DPTOWSP_TESTS=ON -DCMAKE_CXX_FLAGS=-O0)
+	@$(mutants)
+	@$(call cmake,lint-clang,$(call clang),$(LINT) -DPTOWSP_COMPILE_ONLY=ON -DPTOWSP_TESTS=ON \
+	  -DCMAKE_CXX_FLAGS=-O0)
 # gcc compiles the tests with -Werror in CI's `make test`; some of its warnings need the optimiser.
-LINT = -DPTOWSP_COMPILE_ONLY=ON -DPTOWSP_WERROR=ON -DPTOWSP_PYTHON=ON \
-       -DPython_EXECUTABLE=$(CURDIR)/$(PY) -DCMAKE_BUILD_TYPE=None
+LINT = -DPTOWSP_WERROR=ON -DPTOWSP_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PY) \
+       -DCMAKE_BUILD_TYPE=None
+# A core whose directives can be switched off: tests/conformance/test_mutants.py loads it.
+mutants = $(call cmake,mutants,$(GXX),$(LINT) -DPTOWSP_MUTANTS=ON -DCMAKE_CXX_FLAGS=-O1)
 
 format: $(INSTALLED)  ## rewrite Python and C++ files in the project's format
 	$(BIN)/ruff check --fix-only --quiet

@@ -1,4 +1,4 @@
-"""Write docs/bytecode.md from the tables compiled into the core.
+"""Write docs/bytecode.md, and the list of directives in docs/schedule.md, from the tables compiled into the core.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
@@ -17,6 +17,8 @@ from pto_wsp.plan import hashing
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = ROOT / "tools" / "bytecode.template.md"
 PAGE = ROOT / "docs" / "bytecode.md"
+SCHEDULE = ROOT / "docs" / "schedule.md"
+BEGIN, END = "<!-- directives -->", "<!-- end of directives -->"
 
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
 MEANINGS = {
@@ -172,15 +174,30 @@ def page() -> str:
     return text
 
 
+def schedule_page() -> str:
+    """docs/schedule.md with its list of directives as the core has it."""
+    tables = cast("dict[str, list[dict[str, Any]]]", _core.reflect())
+    rows = [(f"`{d['form']}`", d["meaning"]) for d in tables["directives"]]
+    table = markdown_table(("directive", "what it does"), rows)
+    before, begin, rest = SCHEDULE.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin, f"{SCHEDULE.name} must hold {BEGIN}"
+    assert end, f"{SCHEDULE.name} must hold {END}"
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+
+
 def main() -> int:
-    text = page()
+    pages = {PAGE: page()}
+    if SCHEDULE.exists():
+        pages[SCHEDULE] = schedule_page()
+    old = [p for p in pages if not p.exists() or p.read_text(encoding="utf-8") != pages[p]]
     if "--check" in sys.argv[1:]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is out of date: run python tools/gen_docs.py")
-        return 1
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8", newline="\n")
+        for path in old:
+            print(f"{path.relative_to(ROOT)} is out of date: run python tools/gen_docs.py")
+        return 1 if old else 0
+    for path in old:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(pages[path], encoding="utf-8", newline="\n")
     return 0
 
 

@@ -119,8 +119,26 @@ nb::list reflect_records() {
   return out;
 }
 
+nb::list reflect_directives() {
+  nb::list out;
+  const auto add = [&](const char* name, const char* form, const char* meaning, bool acts) {
+    nb::dict d;
+    d["name"] = name;
+    d["form"] = form;
+    d["meaning"] = meaning;
+    d["acts"] = acts;
+    out.append(d);
+  };
+#define PTOWSP_DIRECTIVE(name, form, meaning, ...) \
+  add(#name, form, meaning, sizeof(#__VA_ARGS__) > 1);
+#include "ptowsp/directives.def"
+#undef PTOWSP_DIRECTIVE
+  return out;
+}
+
 nb::dict reflect() {
   nb::dict out;
+  out["directives"] = reflect_directives();
   out["opcodes"] = reflect_opcodes();
   out["enums"] = reflect_enums();
   out["sections"] = reflect_sections();
@@ -154,7 +172,8 @@ void bind_plan(nb::module_& m) {
         nb::sig("def plan_validate(plan: bytes) -> tuple[int, str] | None"),
         "None for a valid plan, else the byte at which the first fault lies and what it is.");
   m.def("reflect", &reflect, nb::sig("def reflect() -> dict[str, list[dict[str, object]]]"),
-        "The format's tables: opcodes, enums, sections and records, with their documentation.");
+        "The format's tables: opcodes, enums, sections and records, with their documentation; and "
+        "the directives of schedules.");
   m.def("plan_limits", &plan_limits, nb::sig("def plan_limits() -> dict[str, int]"),
         "The limits of plan.h by name.");
 }

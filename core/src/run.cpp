@@ -62,7 +62,11 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   if (config_.issued) {
     const u64 seed = control_with_.seed.value_or(seed_);
     issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed);
-    flow_->set_issuer(&*issuer_, static_cast<u32>(config_.streams));
+    u32 streams = static_cast<u32>(config_.streams);
+#ifdef PTOWSP_MUTANTS
+    if (!config_.streams_order) streams = 0;
+#endif
+    flow_->set_issuer(&*issuer_, streams);
   } else if (config_.ready == ReadyPolicy::FIFO) {
     fifo_.emplace(config_.window);
   }

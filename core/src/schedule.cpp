@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ptowsp/mutants.h"
 #include "ptowsp/keys.h"
 #include "ptowsp/order.h"
 
@@ -49,7 +50,8 @@ bool read_args(const PlanView& plan, const ScheduleEntry& entry, Args* out) {
 
 bool set_deps(const Args& a, ScheduleConfig* out) {
   if (!a.in(0, 0, static_cast<i64>(DepsPolicy::HYBRID))) return false;
-  switch (static_cast<DepsPolicy>(a.value(0))) {
+  out->deps = static_cast<DepsPolicy>(a.value(0));
+  switch (out->deps) {
     case DepsPolicy::EXACT:
       out->matching = Matching::Exact;
       return true;
@@ -353,6 +355,9 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     return refuse(error, Status::SCHEDULE_ERROR,
                   "tasks that are dispatched to one worker cannot be stolen by others");
   }
+#ifdef PTOWSP_MUTANTS
+  undo_disabled(out);
+#endif
   // The order of generation is that of running, too, unless the schedule says otherwise.
   const bool in_order = std::any_of(out->orders.begin(), out->orders.end(), [](const LoopOrder& o) {
     return o.policy != OrderPolicy::PARALLEL;

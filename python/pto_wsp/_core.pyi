@@ -12,7 +12,7 @@ def plan_validate(plan: bytes) -> tuple[int, str] | None:
 
 def reflect() -> dict[str, list[dict[str, object]]]:
     """
-    The format's tables: opcodes, enums, sections and records, with their documentation.
+    The format's tables: opcodes, enums, sections and records, with their documentation; and the directives of schedules.
     """
 
 def plan_limits() -> dict[str, int]:

@@ -399,7 +399,7 @@ class Flow {
   bool place(TaskRef task, Error* error) {
     u32 stream = kNone;
     if (!issuer_->place(*cursor_, task.slot, seq(task.slot), &stream, error)) return false;
-    if (stream == kNone) return true;
+    if (stream >= stream_last_.size()) return true;
     depend(stream_last_[stream], task.slot);
     stream_last_[stream] = task;
     return true;

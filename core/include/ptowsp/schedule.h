@@ -52,7 +52,8 @@ struct ScheduleConfig {
   static constexpr i64 kMostLanes = 1024;
   static constexpr u32 kMostGates = 4;
   static constexpr u32 kMostPools = 64;
-  Matching matching = Matching::Overlap;
+  DepsPolicy deps = DepsPolicy::AUTO;
+  Matching matching = Matching::Overlap;  // what that means for regions that are compared
   ReadyPolicy ready = ReadyPolicy::AUTO;
   StartPolicy start = StartPolicy::IMMEDIATE;
   u64 start_threshold = 0;
@@ -73,6 +74,9 @@ struct ScheduleConfig {
   Affinity affinity = Affinity::CORE_LOCAL;
   i64 streams = 0;
   u32 stream_key = kNone;  // kNone: the task's number
+#ifdef PTOWSP_MUTANTS
+  bool streams_order = true;  // a task waits for the one before it in its stream
+#endif
   TimingPolicy timing = TimingPolicy::IMMEDIATE;
   u64 timing_count = 0;
   PoolPolicy pool_kind = PoolPolicy::SINGLE;
