@@ -31,6 +31,7 @@ def row_of(r: Any) -> int:
     return int(r["indices"][0])
 
 
+@pytest.mark.directive("affinity_core_local")
 @pytest.mark.parametrize("workers", [1, 3, WORKERS])
 def test_core_local(workers: int) -> None:
     trace, _ = run(grid(nap).affinity(rows=Affinity.CORE_LOCAL), workers)
@@ -39,6 +40,7 @@ def test_core_local(workers: int) -> None:
     assert by(trace, lambda r: int(r["indices"][1])) == {j: {j % workers} for j in range(COLS)}
 
 
+@pytest.mark.directive("affinity_core_group")
 @pytest.mark.parametrize(
     ("workers", "groups"),
     [
@@ -59,6 +61,7 @@ def test_core_group(workers: int, groups: list[set[int]]) -> None:
     assert max(shared) > 1 or max(map(len, groups)) == 1
 
 
+@pytest.mark.directive("affinity_spread")
 def test_spread() -> None:
     trace, _ = run(grid().affinity(rows=Affinity.SPREAD))
     same, _ = run(grid().dispatch(DispatchPolicy.hash(lambda t: t.ordinal)))

@@ -92,6 +92,7 @@ def test_successors_wait_for_the_batch(count: int, workers: int) -> None:
     assert stats.dep_batches >= CHAINS * STEPS / count
 
 
+@pytest.mark.directive("batch_deps")
 def test_one_worker_is_exact() -> None:
     work, y = chains(**FIFO)
     trace, stats = run(work.batch_deps(8), y, 1)

@@ -33,11 +33,13 @@ from tests.conformance.grids import COLS, ROWS, WORKERS, by, grid, most_in_fligh
 # --- dispatch ---
 
 
+@pytest.mark.directive("dispatch_round_robin")
 def test_round_robin() -> None:
     trace, _ = run(grid().dispatch(DispatchPolicy.round_robin(3)))
     assert by(trace, lambda r: int(r["task_id"]) % 3) == {0: {0}, 1: {1}, 2: {2}}
 
 
+@pytest.mark.directive("dispatch_affinity")
 def test_affinity() -> None:
     trace, _ = run(grid().dispatch(DispatchPolicy.affinity(lambda t: 3 * t.rows + 1)))
     expected = {i: {(3 * i + 1) % WORKERS} for i in range(ROWS)}
@@ -54,6 +56,7 @@ def test_affinity_with_stealing_places_first() -> None:
     assert stats.stolen == int(trace["stolen"].sum()) > 0
 
 
+@pytest.mark.directive("dispatch_hash")
 def test_hash() -> None:
     trace, _ = run(grid().dispatch(DispatchPolicy.hash(lambda t: t.ordinal)))
     again, _ = run(grid().dispatch(DispatchPolicy.hash(lambda t: t.ordinal)))
@@ -65,6 +68,7 @@ def test_hash() -> None:
     assert counts.max() < ROWS * COLS // 2
 
 
+@pytest.mark.directive("dispatch_by")
 def test_dispatch_by() -> None:
     trace, _ = run(grid().dispatch(DispatchPolicy.dispatch_by(lambda t: t.cols % 5)))
     assert by(trace, lambda r: int(r["indices"][1]) % 5) == {k: {k} for k in range(5)}
@@ -72,6 +76,7 @@ def test_dispatch_by() -> None:
         run(grid().dispatch(DispatchPolicy.dispatch_by(lambda t: t.cols)))
 
 
+@pytest.mark.directive("dispatch_static_partition")
 def test_static_partition() -> None:
     parts = [(0, 10), (10, 40), (40, 96)]
     trace, _ = run(grid().dispatch(DispatchPolicy.static_partition(parts)))
@@ -91,6 +96,7 @@ def test_the_schedule_names_its_workers() -> None:
         assert program.stats.workers >= 11
 
 
+@pytest.mark.directive("dispatch_threshold")
 def test_dispatch_threshold() -> None:
     few, many = DispatchPolicy.round_robin(1), DispatchPolicy.round_robin(4)
     for limit, workers in ((ROWS * COLS + 1, {0}), (ROWS * COLS, {0, 1, 2, 3})):
@@ -114,6 +120,7 @@ def in_stream_order(trace: np.ndarray) -> bool:
     return True
 
 
+@pytest.mark.directive("streams")
 def test_streams() -> None:
     trace, stats = run(grid(nap).streams(3))
     assert [int(r["stream"]) for r in np.sort(trace, order="task_id")] == [
@@ -124,6 +131,7 @@ def test_streams() -> None:
     assert stats.edges >= 0
 
 
+@pytest.mark.directive("stream_by")
 def test_stream_by() -> None:
     trace, _ = run(grid(nap).streams(4).stream_by(lambda t: t.rows))
     assert all(int(r["stream"]) == int(r["indices"][0]) % 4 for r in trace)
@@ -133,6 +141,7 @@ def test_stream_by() -> None:
 # --- timing ---
 
 
+@pytest.mark.directive("timing_batched")
 def test_batched() -> None:
     """Ready tasks wait for others: no task of the last batch is taken before that one is full."""
     trace, stats = run(grid().timing(TimingPolicy.batched(40)))
@@ -144,6 +153,7 @@ def test_batched() -> None:
     assert trace["start_ns"].min() >= ready[39]
 
 
+@pytest.mark.directive("timing_interleaved")
 def test_interleaved() -> None:
     work = grid().streams(4).stream_by(lambda t: t.rows).timing(TimingPolicy.interleaved(4))
     held = StartPolicy.after_orchestration()
@@ -172,6 +182,7 @@ def test_a_stream_that_ends_is_passed_over() -> None:
     assert trace["stream"].tolist() == [0, 1, 2, 1, 2, 1, 1]
 
 
+@pytest.mark.directive("timing_rate_limit")
 def test_rate_limit() -> None:
     trace, _ = run(grid().timing(TimingPolicy.rate_limit(20)))
     span = trace["start_ns"].max() - trace["start_ns"].min()
@@ -186,6 +197,7 @@ def test_immediate() -> None:
 # --- pools ---
 
 
+@pytest.mark.directive("pools_custom")
 def test_custom_pools() -> None:
     trace, _ = run(grid(nap).task_graph(pools=Pools.custom(lambda t: t.rows, 3)))
     assert all(int(r["pool"]) == int(r["indices"][0]) % 3 for r in trace)
@@ -219,6 +231,7 @@ def test_fifo_with_other_directives() -> None:
     assert trace["task_id"].tolist() == list(range(ROWS * COLS))
 
 
+@pytest.mark.directive("ready_priority")
 def test_priority() -> None:
     ready = ReadyPolicy.priority(lambda t: select(t.cols % 2 == 0, 10 + t.cols, -t.rows))
     work = grid().task_graph(ready=ready, start=StartPolicy.after_orchestration())
@@ -235,6 +248,7 @@ def test_priority() -> None:
 # --- depth ---
 
 
+@pytest.mark.directive("depth_global")
 def test_global_depth() -> None:
     for depth in (1, 3):
         trace, stats = run(grid(nap).pipeline_depth(depth))
@@ -245,7 +259,14 @@ def test_global_depth() -> None:
     assert most_in_flight(trace) > 1
 
 
-@pytest.mark.parametrize("scope", ["per_stream", "per_pool", "per_key"])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "per_stream",  # which are in order: there is never more than one in flight
+        pytest.param("per_pool", marks=pytest.mark.directive("depth_per_pool")),
+        pytest.param("per_key", marks=pytest.mark.directive("depth_per_key")),
+    ],
+)
 def test_depth_by_scope(scope: str) -> None:
     work = grid(nap)
     if scope == "per_stream":
@@ -271,6 +292,7 @@ def test_several_gates_hold_together() -> None:
         assert most_in_flight(trace[trace["indices"][:, 0] == i]) <= 1
 
 
+@pytest.mark.directive("depth_on_full_error")
 def test_a_full_gate_can_end_the_run() -> None:
     work = grid(nap).pipeline_depth(2, on_full="error")
     with work.compile(num_threads=WORKERS) as program:

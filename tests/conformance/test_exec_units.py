@@ -61,6 +61,7 @@ def traced(workers: int, **more: Any) -> np.ndarray:
         return np.sort(program.trace, order="take")
 
 
+@pytest.mark.directive("pools_by_exec_unit")
 @pytest.mark.parametrize("workers", [2, 3, WORKERS])
 def test_each_unit_has_workers_of_its_own(workers: int) -> None:
     trace = traced(workers)

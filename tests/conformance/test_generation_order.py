@@ -55,6 +55,7 @@ def table(order: dict[str, OrderPolicy], **axes: Any) -> Workload:
     return traced.task_graph(trace=TracePolicy.timestamps())
 
 
+@pytest.mark.directive("order_interleaved")
 def test_order_interleaved() -> None:
     """Three rows at a time, one task of each in turn; the order of running is the same."""
     trace = run(table({"rows": Interleaved(3)}))
@@ -84,6 +85,7 @@ def test_order_interleaved_lane_takes_the_next_value() -> None:
     assert rows == [[0, 0], [1, 0], [2, 0], [1, 1], [2, 1], [1, 2]]
 
 
+@pytest.mark.directive("order_parallel")
 def test_order_parallel() -> None:
     """A row of a chain of tasks does not keep the window from the other rows."""
     C = Tensor(data=np.zeros(ROWS, np.int64), name="C")
@@ -102,6 +104,7 @@ def test_order_parallel() -> None:
     assert len({int(r["indices"][0]) for r in first}) > 1
 
 
+@pytest.mark.directive("order_sequential")
 def test_order_sequential() -> None:
     """Rows are generated and begun one after the other, where otherwise workers take ranges."""
     trace = run(table({"rows": Sequential}))

@@ -113,6 +113,7 @@ def test_what_is_only_written_is_not_asked_for() -> None:
     assert counted(work(DenseDyn(8)).prefetch("rows", 1)) == (0, 0)
 
 
+@pytest.mark.directive("prefetch")
 def test_strided_regions() -> None:
     """A column of a wide matrix is a line for each row, a column of a narrow one a single run."""
     for width, bytes_of_one in ((64, 10 * 8), (2, 9 * 16 + 8)):

@@ -55,6 +55,7 @@ def most_live(trace: np.ndarray, sizes: dict[int, int]) -> int:
     return most
 
 
+@pytest.mark.directive("window_bytes")
 @pytest.mark.parametrize("tasks", [1, 2, 5, 13])
 @pytest.mark.parametrize("workers", [1, 2, WORKERS])
 def test_live_bytes(tasks: int, workers: int) -> None:

@@ -25,7 +25,6 @@ from pto_wsp.runtime.program import Program
 from tests.property import kernel_library, test_data, test_kinds
 from tests.property.nests import Case, cases
 from tests.property.oracle import Order
-from tests.property.schedules import schedules
 from tests.property.test_runs import program, scheduled
 
 EXAMPLES = 25
@@ -69,7 +68,10 @@ def assert_silent(
 
 
 complete = st.sampled_from(COMPLETE)
-HOW = (schedules() | schedules(issued=True), st.integers(1, 3))
+FIFO, STEALS = ir.Directive("READY", (1,)), ir.Directive("READY", (2,))
+LAST = ir.Directive("START", (1, 0))
+SCHEDULES = ((), (FIFO,), (STEALS,), (STEALS, LAST), (ir.Directive("STREAMS", (2,)), FIFO))
+HOW = (st.sampled_from(SCHEDULES), st.integers(1, 3))
 
 
 @settings(max_examples=EXAMPLES)
@@ -77,8 +79,8 @@ HOW = (schedules() | schedules(issued=True), st.integers(1, 3))
 def test_no_alarm(
     case: Case, policy: DepsPolicy, schedule: tuple[ir.Directive, ...], workers: int
 ) -> None:
-    schedule = (*deps(policy), *(d for d in schedule if d.name != "DEPS"))
     plan = lower(run_passes(case.module))
+    schedule = (*deps(policy), *schedule)
     assert_silent(plan, kernel_library.loaded(), lambda: case.bind()[1], schedule, workers)
 
 

@@ -1,0 +1,65 @@
+"""Run by test_mutants.py, in a process of its own: the tests that judge directives, once for each
+directive that is switched off. Prints, as JSON, which tests failed.
+
+    python -m tests.conformance.mutants CORE DIRECTIVE...
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Outcomes:
+    """Which of the marked tests ran, and which failed."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, list[str]] = {}
+        self.failed: set[str] = set()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in list(items):
+            names = [str(mark.args[0]) for mark in item.iter_markers("directive")]
+            if names:
+                self.marks[item.nodeid] = names
+            else:
+                items.remove(item)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+
+def load_core(path: Path) -> Any:
+    """Takes the place of the core that is installed, before anybody imports that."""
+    spec = importlib.util.spec_from_file_location("pto_wsp._core", path)
+    assert spec is not None
+    assert spec.loader is not None
+    core = importlib.util.module_from_spec(spec)
+    sys.modules["pto_wsp._core"] = core
+    spec.loader.exec_module(core)
+    return core
+
+
+def main(core_path: str, *directives: str) -> None:
+    core = load_core(Path(core_path))
+    here = Path(__file__).parent
+    results: dict[str, Any] = {}
+    for name in ("", *directives):
+        assert core.disable_directive(name), name
+        outcomes = Outcomes()
+        with redirect_stdout(io.StringIO()):
+            pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", str(here)], [outcomes])
+        results[name] = {"failed": sorted(outcomes.failed), "marks": outcomes.marks}
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
