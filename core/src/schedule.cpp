@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "ptowsp/mutants.h"
 #include "ptowsp/keys.h"
+#include "ptowsp/mutants.h"
 #include "ptowsp/order.h"
 
 namespace ptowsp {
