@@ -4,7 +4,6 @@
 // has the same trace each time.
 //
 // Bodies run when their tasks start. What they read is there: the tasks they wait for have ended.
-#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <queue>
@@ -119,8 +118,6 @@ void Run::work_virtual() {
       }
     }
     poll_interrupt();
-    const bool all_busy = std::find(busy.begin(), busy.end(), false) == busy.end();
-    if (config_.batch_deps > 0 && !all_busy && flush_batches(last)) continue;
     const u64 timer = issuer_ ? issuer_->waits_until() : 0;  // of a rate limit that holds something
     if (timer > virtual_now_ && (endings.empty() || timer < endings.top().at)) {
       virtual_now_ = timer;
@@ -132,6 +129,7 @@ void Run::work_virtual() {
     } else if (generated_all_ && total_done() == made_) {
       return;
     } else {
+      collect_all();  // a batch that was committed for want of room has made some
       check_stuck(last);
     }
   }

@@ -130,6 +130,29 @@ def test_timing_and_gates() -> None:
     assert stats.tasks == CHAINS * STEPS
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("gated", [False, True])
+def test_on_a_virtual_clock(workers: int, gated: bool) -> None:
+    """Where all workers are busy a batch is kept, else it is flushed before time goes on."""
+    work, y = chains()
+    clocked = work.task_graph(trace=TracePolicy.cycles(lambda t: 10 + t.rows % 3))
+    clocked = clocked.batch_deps(1000)
+    _, stats = run(clocked.pipeline_depth(2) if gated else clocked, y, workers)
+    assert stats.dep_batches == stats.dep_flushes > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_drawn_runs_keep_batches(seed: int) -> None:
+    work, y = chains()
+    for drawn in (work.batch_deps(4), work.batch_deps(4).pipeline_depth(3)):
+        with drawn.compile(num_threads=3) as program:
+            program.execute(seed=seed)
+            assert program.stats.dep_batches >= CHAINS * STEPS / 4
+            y[:] = 0
+            program.execute(seed=seed)
+            assert (y == STEPS).all()
+
+
 @kernel(cpp_src="n[0] = 1 + x[0];")
 def more(x: In[Tensor], n: Out[Tensor]): ...
 

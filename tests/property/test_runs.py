@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pto_wsp import ir
 from pto_wsp.backends import registry
+from pto_wsp.backends.cpu import backend as cpu_backend
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
@@ -38,7 +39,10 @@ def scheduled(plan: Plan, schedule: tuple[ir.Directive, ...], most: int = 1 << 1
 def program(
     plan: Plan, target: str, kernels: tuple[LoadedKernel, ...] | None = None, **options: Any
 ) -> Program:
-    """The plan on a target, with kernels that were compiled before: by default the library's."""
+    """The plan on a target, with kernels that were compiled before: by default the library's. It
+    has the workers that its schedule names, whatever the options say."""
+    if "num_threads" in options:
+        options["num_threads"] = max(options["num_threads"], cpu_backend._named_workers(plan)[0])
     backend = registry.get(target)
     backend.check(plan)
     return Program(plan, backend.load(plan, kernels or loaded(), options), target=target)

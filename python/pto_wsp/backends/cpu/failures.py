@@ -143,23 +143,26 @@ class Failure:
                     if self.record is None
                     else f"give {self._directive(plan)} a larger number, and report it",
                 )
-            case Status.WINDOW_OVERFLOW:
-                return WindowOverflow(
-                    Code.WINDOW_FULL,
-                    self.message,
-                    loc=self._loc(plan),
-                    fix="use a larger TaskWindow, or mode=WindowMode.STALL",
-                )
-            case Status.TASK_TOO_LARGE:
-                return WindowOverflow(
-                    Code.TASK_TOO_LARGE,
-                    f"{self._task(plan)} writes {self.message}",
-                    loc=self._loc(plan),
-                    why="the bytes that a task writes count as long as it lives",
-                    fix="use a larger TaskWindow, or tasks that write smaller regions",
-                )
+            case Status.WINDOW_OVERFLOW | Status.TASK_TOO_LARGE:
+                return self._window_overflow(plan)
             case _:
                 return self._run_error(plan)
+
+    def _window_overflow(self, plan: Plan) -> WindowOverflow:
+        if self.status is Status.TASK_TOO_LARGE:
+            return WindowOverflow(
+                Code.TASK_TOO_LARGE,
+                f"{self._task(plan)} writes {self.message}",
+                loc=self._loc(plan),
+                why="the bytes that a task writes count as long as it lives",
+                fix="use a larger TaskWindow, or tasks that write smaller regions",
+            )
+        return WindowOverflow(
+            Code.WINDOW_FULL,
+            self.message,
+            loc=self._loc(plan),
+            fix="use a larger TaskWindow, or mode=WindowMode.STALL",
+        )
 
     def _run_error(self, plan: Plan) -> ExecutionError:
         code = _CODES.get(self.status)
