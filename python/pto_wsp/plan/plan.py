@@ -95,11 +95,18 @@ class Plan(PlanReader):
         sections = [*mine, *theirs, *encode_locations(locations)]
         return Plan(encode(sections, self._file.header.features), locations=locations)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether its schedule has a trace."""
+        args = self.records(ScheduleArg)
+        entries = [e for e in self.records(ScheduleEntry) if e.id == Directive.TRACE]
+        return bool(entries) and args[entries[-1].args].bits != TracePolicy.NONE
+
     def with_trace(self, capacity: int) -> Plan:
         """This plan with a trace of `capacity` events; itself, if its schedule has a trace."""
         entries, args = list(self.records(ScheduleEntry)), list(self.records(ScheduleArg))
         mine = [i for i, entry in enumerate(entries) if entry.id == Directive.TRACE]
-        if mine and args[entries[mine[0]].args].bits != TracePolicy.NONE:
+        if self.is_traced:
             return self
         trace = ScheduleEntry(id=Directive.TRACE, args=len(args), num_args=2)
         entries[mine[0] if mine else len(entries) :] = [

@@ -34,6 +34,7 @@ from pto_wsp.runtime.engine import (
 )
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.recording import decisions
+from pto_wsp.runtime.serialised import serialised
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.verified import VerifiedRun
 
@@ -310,7 +311,7 @@ class Program:
 
     def explain(self) -> str:
         """Each directive of the schedule: how the target enforces it, and what it cost in the last
-        run."""
+        run; and each parallel loop whose iterations wait for each other."""
         self._check_usable()
         stats = None if self._last is None else self._last.stats()
         workers = self._engine.workers
@@ -320,7 +321,14 @@ class Program:
             where = "" if entry.loc is None else f"  # {entry.loc}"
             lines += [f"  {entry.directive}{where}", f"    how:  {entry.how}"]
             lines += [f"    cost: {entry.cost}"] if entry.cost else []
-        return "\n".join(lines if len(lines) > 1 else [*lines, "  no directives: all defaults"])
+        lines += ["  no directives: all defaults"] if len(lines) == 1 else []
+        lines += [f"  {line}" for line in serialised(self.plan, self._last_trace())]
+        return "\n".join(lines)
+
+    def _last_trace(self) -> npt.NDArray[Any] | None:
+        """The trace of the last run, if it has one."""
+        traced = self._last is not None and self._last.done() and self.plan.is_traced
+        return self.trace if traced else None
 
     def save_trace(self, path: str | PathLike[str], *, arrows: bool = True) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing, with or
