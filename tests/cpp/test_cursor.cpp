@@ -24,6 +24,8 @@ std::string walk(const BoundPlan& plan, bool hand_over = false) {
         }
         text += " ";
         break;
+      case Event::Fork:  // only where a schedule asks for it
+        return text + "fork";
       case Event::GroupOpen:
         text += "( ";
         break;
