@@ -62,6 +62,25 @@ def test_example(path: Path, tmp_path: Path) -> None:
     assert "WRONG" not in run([str(path), *args], tmp_path)
 
 
+# Runs a script whose programs are all compiled with verify=<first argument>.
+_VERIFIED = """
+import runpy, sys
+from pto_wsp import driver
+mode, script = sys.argv[1:3]
+sys.argv[:3] = [script]
+plain = driver.compile_workload
+driver.compile_workload = lambda *args, **options: plain(*args, **{**options, "verify": mode})
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("mode", ["full", "schedule"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+def test_verify_finds_nothing_in_examples(path: Path, mode: str, tmp_path: Path) -> None:
+    args = SMALL.get(path.parent.name, [])
+    assert "WRONG" not in run(["-c", _VERIFIED, mode, str(path), *args], tmp_path)
+
+
 def code_of(page: Path) -> str:
     """All blocks of a page as one script, since later ones use the names of earlier ones. Lines
     stay where they are, so that errors point into the page."""
