@@ -28,6 +28,7 @@ from pto_wsp.frontend.policies import (
     directive_error,
     positive,
 )
+from pto_wsp.frontend.scalar_expr import as_int
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -95,13 +96,15 @@ class Schedule:
     ) -> Schedule:
         found = _checked("dispatch_threshold", "metric", metric, Metric, "Metric.num_tasks()")
         assert found is not None
-        if len(thresholds) != len(policies) or sorted(thresholds) != list(thresholds):
+        numbers = [as_int(number) for number in thresholds]
+        known = [n for n in numbers if n is not None and -(2**63) <= n < 2**63]
+        if not len(known) == len(thresholds) == len(policies) or sorted(known) != known:
             raise directive_error(
                 f"dispatch_threshold of {len(thresholds)} thresholds and {len(policies)} policies",
-                "each policy begins at its threshold, and thresholds grow",
+                "each policy begins at its threshold, a 64-bit integer, and thresholds grow",
                 "write dispatch_threshold(metric, [0, 1000], [small, large])",
             )
-        return self._with(dispatch_threshold=Levels(found, tuple(thresholds), tuple(policies)))
+        return self._with(dispatch_threshold=Levels(found, tuple(known), tuple(policies)))
 
     def with_streams(self, count: int) -> Schedule:
         return self._with(streams=positive(count, "streams(n)"))
