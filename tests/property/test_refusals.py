@@ -125,7 +125,7 @@ def run(given: list[Step], workers: int) -> tuple[np.ndarray, np.ndarray]:
     return own.data, shared.data
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.lists(steps(), min_size=1, max_size=4), st.integers(1, 3))
 def test_a_schedule_is_enforced_or_refused(given: list[Step], workers: int) -> None:
     try:
