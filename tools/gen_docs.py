@@ -1,4 +1,4 @@
-"""Write docs/bytecode.md, and the list of directives in docs/schedule.md, from the tables compiled into the core.
+"""Write docs/bytecode.md, and the list of directives in docs/schedule.md, from the core's tables.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
