@@ -182,7 +182,7 @@ def check(
 HOW = (schedules() | schedules(issued=True), st.integers(1, 4), st.integers(0, 3))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(modules(), *HOW)
 def test_control_reads_what_tasks_have_written(
     module: ir.Module, schedule: tuple[ir.Directive, ...], workers: int, seed: int

@@ -193,7 +193,7 @@ def memory(table: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
 HOW = (tables(), schedules() | schedules(issued=True), st.integers(1, 4), st.integers(0, 3))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(modules(), *HOW)
 def test_every_kind_of_tensor_gives_the_reference_result(
     module: ir.Module,

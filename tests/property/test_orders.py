@@ -114,7 +114,7 @@ def check(
         assert policy is OrderPolicy.PARALLEL or by_seq == sorted(by_seq)
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(ordered(only_reads=True), schedules(), st.integers(1, 4))
 def test_orders_are_kept(
     given: tuple[Case, str, OrderPolicy, int], schedule: tuple[ir.Directive, ...], workers: int
@@ -122,7 +122,7 @@ def test_orders_are_kept(
     check(given, schedule, workers)
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(ordered(only_reads=False), schedules(), st.integers(1, 4))
 def test_orders_keep_results_or_are_refused(
     given: tuple[Case, str, OrderPolicy, int], schedule: tuple[ir.Directive, ...], workers: int

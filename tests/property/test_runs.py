@@ -102,7 +102,7 @@ def _window(schedule: tuple[ir.Directive, ...], most: int) -> tuple[int, int]:
 HOW = (schedules(), st.integers(1, 4), st.integers(0, 3))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(cases(), *HOW)
 def test_every_schedule_gives_the_reference_result(
     case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: int
@@ -110,7 +110,7 @@ def test_every_schedule_gives_the_reference_result(
     check(case, schedule, workers, seed)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(cases(), schedules(issued=True), *HOW[1:])
 def test_every_directive_gives_the_reference_result(
     case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: int
@@ -118,7 +118,7 @@ def test_every_directive_gives_the_reference_result(
     check(case, schedule, workers, seed)
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(cases(only_reads=True), *HOW)
 def test_structure_alone_orders_tasks(
     case: Case, schedule: tuple[ir.Directive, ...], workers: int, seed: int
