@@ -194,7 +194,8 @@ class OrderCheck {
 
   // Whether conflicts of a proof stay inside one iteration, or come from loops further out.
   bool stays(const Deps& d, std::string* why) const {
-    *why = "at which distance is not known";
+    *why = static_cast<ProofKind>(d.proof) == ProofKind::EVERY ? "all iterations do"
+                                                               : "at which distance is not known";
     if (d.reason != kNone) *why = plan_.string(d.reason, Section::DEPS_STRING);
     if (d.num_distance <= axis_.level) return false;
     for (u32 l = 0; l < axis_.level; ++l) {

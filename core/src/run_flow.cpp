@@ -113,16 +113,25 @@ void Run::work_flow(u32 worker) {
       misses = 0;
       if (me.own->size() > 0 && me.deque->size() <= 0 && workers() > 1) share(&me);
       if (!run_slot(worker, slot, stolen)) return;
-    } else if (generate_burst(worker)) {
-      misses = 0;
-    } else if (config_.batch_deps > 0 && flush_batches(worker)) {
-      misses = 0;
     } else {
-      give_back(&me);
-      idle(worker, &misses);
+      look_for_more(worker, &misses);
     }
   }
-  // The next run must find every task ended.
+  leave_work(worker);
+}
+
+// There is nothing to take: generates, commits what batches keep back, or rests.
+void Run::look_for_more(u32 worker, u32* misses) {
+  if (generate_burst(worker) || (config_.batch_deps > 0 && flush_batches(worker))) {
+    *misses = 0;
+    return;
+  }
+  give_back(workers_[worker].get());
+  idle(worker, misses);
+}
+
+// The next run must find every task ended.
+void Run::leave_work(u32 worker) {
   if (config_.batch_deps > 0 && total_done() == made_) flush_batches(worker);
 }
 

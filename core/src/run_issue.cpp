@@ -19,17 +19,11 @@ void Run::work_issued(u32 worker) {
       me.stolen += task.stolen ? 1 : 0;
       if (!run_one(worker, slot, task.stolen)) return;
       has_task = end_issued(worker, slot, &task);
-    } else if (generate_burst(worker)) {
-      misses = 0;
-    } else if (config_.batch_deps > 0 && flush_batches(worker)) {
-      misses = 0;
     } else {
-      give_back(&me);
-      idle(worker, &misses);
+      look_for_more(worker, &misses);
     }
   }
-  // The next run must find every task ended.
-  if (config_.batch_deps > 0 && total_done() == made_) flush_batches(worker);
+  leave_work(worker);
 }
 
 bool Run::take_issued(u32 worker, Issuer::Taken* task) {

@@ -126,8 +126,9 @@ void Tracking::number_tiles() {
   }
 }
 
-// What DEPS says of pairs of sites. A program that is too large for a square of them has fewer
-// proofs than sites anyway.
+// What DEPS says of pairs of sites, and who uses each storage. A program that is too large for a
+// square of its sites has fewer proofs than sites anyway. Proofs take tensors for different memory,
+// and know nothing of copies of temporaries that come round.
 void Tracking::read_proofs() {
   constexpr std::size_t kMostSites = 1024;
   const PlanView& plan = plan_.plan();
@@ -139,32 +140,34 @@ void Tracking::read_proofs() {
     const bool apart = static_cast<ProofKind>(d.proof) == ProofKind::INDEPENDENT;
     independent_[d.source * n + d.sink] = independent_[d.sink * n + d.source] = apart ? 1 : 0;
   }
-}
-
-// Whether tasks of the site never meet others in this storage. Proofs take tensors for different
-// memory, and know nothing of copies of temporaries that come round.
-bool Tracking::proved_apart(const BoundSite& site, u32 storage) const {
-  if (independent_.empty()) return false;
-  const std::size_t n = plan_.sites().size();
-  const auto s = static_cast<std::size_t>(&site - plan_.sites().data());
-  u32 only = kNone;  // tensor
-  bool own_writes = false;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (std::size_t t = 0; t < n; ++t) {
-      const BoundSite& other = plan_.sites()[t];
-      for (u32 p = 0; p < other.num_accesses; ++p) {
-        const BoundAccess& a = plan_.access(plan_.site_access(other, p));
-        const BoundTensor& tensor = plan_.tensors()[a.tensor];
-        if (tensor.storage != storage) continue;
-        if (only == kNone) only = a.tensor;
-        if (only != a.tensor || tensor.by_bytes || tensor.alloc != kNone) return false;
-        if (t == s) own_writes = own_writes || writes(a.mode);
-        const bool meets = own_writes || writes(a.mode);
-        if (pass == 1 && meets && independent_[s * n + t] == 0) return false;
-      }
+  users_.resize(plan_.num_storages());
+  std::vector<u32> only(plan_.num_storages(), kNone);  // the tensor of each storage
+  std::vector<u8> mixed(plan_.num_storages(), 0);
+  for (u32 s = 0; s < n; ++s) {
+    for (u32 p = 0; p < plan_.sites()[s].num_accesses; ++p) {
+      const BoundAccess& a = plan_.access(plan_.site_access(plan_.sites()[s], p));
+      const BoundTensor& t = plan_.tensors()[a.tensor];
+      if (only[t.storage] == kNone) only[t.storage] = a.tensor;
+      if (only[t.storage] != a.tensor || t.by_bytes || t.alloc != kNone) mixed[t.storage] = 1;
+      users_[t.storage].push_back({s, writes(a.mode)});
     }
   }
-  return true;
+  for (u32 i = 0; i < users_.size(); ++i) {
+    if (mixed[i] != 0) users_[i].clear();
+  }
+}
+
+// Whether tasks of the site never meet others in this storage.
+bool Tracking::proved_apart(const BoundSite& site, u32 storage) const {
+  if (independent_.empty() || users_[storage].empty()) return false;
+  const std::vector<Use>& users = users_[storage];
+  const std::size_t n = plan_.sites().size();
+  const auto s = static_cast<u32>(&site - plan_.sites().data());
+  const bool own_writes =
+      std::any_of(users.begin(), users.end(), [&](Use u) { return u.site == s && u.write; });
+  return std::all_of(users.begin(), users.end(), [&](Use u) {
+    return (!own_writes && !u.write) || independent_[s * n + u.site] != 0;
+  });
 }
 
 bool Tracking::is_tracked(const BoundSite& site, u32 access) const {

@@ -79,16 +79,18 @@ void check_deps(const Context& c) {
     const Deps d = c.get<Section::DEPS>(i);
     const bool exact = is(d.proof, ProofKind::DISTANCE) || is(d.proof, ProofKind::SYMBOLIC);
     const bool none = is(d.proof, ProofKind::INDEPENDENT);
-    if ((exact && d.num_distance == 0) || (none && d.num_distance != 0) ||
+    const bool every = is(d.proof, ProofKind::EVERY);
+    if (((exact || every) && d.num_distance == 0) || (none && d.num_distance != 0) ||
         d.num_distance > kMaxLoops) {
       Context::fail(c.at(Section::DEPS, i, offsetof(Deps, num_distance)),
-                    "DISTANCE and SYMBOLIC proofs have a distance, INDEPENDENT ones none");
+                    "DISTANCE, SYMBOLIC and EVERY proofs have a distance, INDEPENDENT ones none");
     }
     const DistanceParts parts = check_distance(c, d);
-    if (parts.symbolic != is(d.proof, ProofKind::SYMBOLIC) || (parts.open && exact)) {
+    if (parts.symbolic != is(d.proof, ProofKind::SYMBOLIC) || (parts.open && exact) ||
+        (every && !parts.open)) {
       Context::fail(c.at(Section::DEPS, i, offsetof(Deps, proof)),
                     "a DISTANCE proof has constants only, a SYMBOLIC one some expression; "
-                    "open components are UNKNOWN");
+                    "open components are UNKNOWN or EVERY, and EVERY has some");
     }
   }
 }

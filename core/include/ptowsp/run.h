@@ -234,6 +234,8 @@ class Run {
   void start_held(u32 worker);
   bool runs_serially();
   void run_stretch(u32 worker);
+  void look_for_more(u32 worker, u32* misses);
+  void leave_work(u32 worker);
   void idle(u32 worker, u32* misses);
   void window_full(u32 worker);
   void note_stalls(Flow::Made made, bool progress);

@@ -86,11 +86,16 @@ class Tracking {
 
   const BoundPlan& plan_;
   const bool updates_only_;
-  const i64 most_in_one_;        // tiles of one access
-  std::vector<u8> written_;      // by storage
-  std::vector<u32> uses_;        // by storage: accesses of all sites
-  std::vector<u8> independent_;  // by pair of sites: proved never to meet; empty: no proofs
-  std::vector<Tiling> tilings_;  // by geometry (a TENSOR index)
+  const i64 most_in_one_;    // tiles of one access
+  std::vector<u8> written_;  // by storage
+  std::vector<u32> uses_;    // by storage: accesses of all sites
+  struct Use {
+    u32 site;
+    bool write;
+  };
+  std::vector<u8> independent_;          // by pair of sites: proved never to meet; empty: no proofs
+  std::vector<std::vector<Use>> users_;  // by storage, with proofs; none where they do not count
+  std::vector<Tiling> tilings_;          // by geometry (a TENSOR index)
   std::vector<std::vector<TrackedAccess>> sites_;
   // Of each affine access: base, then a coefficient per level, then one per register of the site.
   std::vector<i64> forms_;

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pto_wsp import ir, plan
-from pto_wsp.passes.distance import Distance, distances, shared_loops
+from pto_wsp.passes.distance import Distance, meetings, shared_loops
 from pto_wsp.passes.sites import Access, Around, SiteUse, sites_of
 
 # Pairs of sites to look at. A program with more is so large that a part of its proofs must do.
@@ -28,7 +28,8 @@ class Conflict:
     tensor: str
     hazard: plan.HazardKind
     distances: tuple[Distance, ...]
-    reason: str | None  # why a distance is open
+    every: bool  # they meet at every value of an open component
+    reason: str | None  # why a distance is open, where nobody knows
     commutes: bool  # both only add to it: any order will do
 
     def carried_by(self, loop: Around) -> bool:
@@ -106,10 +107,18 @@ def _conflicts(source: SiteUse, sink: SiteUse) -> Iterator[Conflict]:
         for b in sink.accesses:
             if a.tensor != b.tensor or not (a.writes or b.writes):
                 continue
-            found, reason = distances(source, a, sink, b)
-            if found:
-                commutes = a.mode is b.mode is ir.Mode.ACCUM
-                yield Conflict(source, sink, a.tensor, _hazard(a, b), found, reason, commutes)
+            found = meetings(source, a, sink, b)
+            if found.vectors:
+                yield Conflict(
+                    source,
+                    sink,
+                    a.tensor,
+                    _hazard(a, b),
+                    found.vectors,
+                    found.every,
+                    found.reason,
+                    commutes=a.mode is b.mode is ir.Mode.ACCUM,
+                )
 
 
 def _hazard(a: Access, b: Access) -> plan.HazardKind:
@@ -142,10 +151,14 @@ def lower_dependences(found: Dependences, builder: plan.PlanBuilder) -> None:
 
 
 def _lower_distance(conflict: Conflict, vector: Distance, builder: plan.PlanBuilder) -> None:
-    known = bool(vector) and None not in vector
-    reason = plan.NONE
-    if not known:
-        reason = builder.deps_string(conflict.reason or "no loop is around both")
+    proof, reason = plan.ProofKind.DISTANCE, plan.NONE
+    if not vector:
+        proof, reason = plan.ProofKind.UNKNOWN, builder.deps_string("no loop is around both")
+    elif None in vector and conflict.every:
+        proof = plan.ProofKind.EVERY
+    elif None in vector:
+        assert conflict.reason is not None
+        proof, reason = plan.ProofKind.UNKNOWN, builder.deps_string(conflict.reason)
     first = builder.count(plan.Section.DEPS_DISTANCE)
     for part in vector:
         builder.add(plan.DepsDistance(value=part or 0, open=int(part is None)))
@@ -153,7 +166,7 @@ def _lower_distance(conflict: Conflict, vector: Distance, builder: plan.PlanBuil
         plan.Deps(
             source=conflict.source.number,
             sink=conflict.sink.number,
-            proof=plan.ProofKind.DISTANCE if known else plan.ProofKind.UNKNOWN,
+            proof=proof,
             hazard=conflict.hazard,
             distance=first if vector else 0,
             num_distance=len(vector),

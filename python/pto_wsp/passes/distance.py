@@ -56,11 +56,19 @@ def shared_loops(source: SiteUse, sink: SiteUse) -> tuple[Around, ...]:
     return tuple(a for a, _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 
 
-def distances(
-    source: SiteUse, a: Access, sink: SiteUse, b: Access
-) -> tuple[tuple[Distance, ...], str | None]:
+@dataclass(frozen=True, slots=True)
+class Meetings:
     """The distances, sink minus source, at which a task of the sink meets an earlier one of the
-    source; and, if some of them is open, why."""
+    source. Where a component is open: whether they do meet at every value of it, or why nobody
+    knows."""
+
+    vectors: tuple[Distance, ...] = ()
+    every: bool = False
+    reason: str | None = None
+
+
+def meetings(source: SiteUse, a: Access, sink: SiteUse, b: Access) -> Meetings:
+    """Where tasks of two sites meet by these accesses."""
     shared = shared_loops(source, sink)
     own = {around.stmt.var for around in (*source.loops, *sink.loops)}
     own -= {around.stmt.var for around in shared}
@@ -71,25 +79,21 @@ def distances(
         found = _bound(first, second, [around.stmt.var for around in shared], own)
         match found:
             case Apart():
-                return (), None
+                return Meetings()
             case Bound():
                 bounds.append(found)
             case Unclear(reason):
                 unclear.append(reason)
     ranges = _narrow(limits, bounds)
     if ranges is None:
-        return (), None
+        return Meetings()
     vectors = tuple(_vectors(ranges, bounds, source.number < sink.number))
-    if any(part is None for vector in vectors for part in vector):
-        return vectors, _why(shared, vectors, unclear)
-    return vectors, None
-
-
-def _why(shared: Sequence[Around], vectors: Sequence[Distance], unclear: Sequence[str]) -> str:
-    if unclear:
-        return unclear[0]
-    open_ = next(level for vector in vectors for level, d in enumerate(vector) if d is None)
-    return f"the index does not move with '{shared[open_].stmt.axis}'"
+    open_ = {level for vector in vectors for level, part in enumerate(vector) if part is None}
+    if unclear or not open_:
+        return Meetings(vectors, reason=unclear[0] if unclear and open_ else None)
+    if any(bound.coefficients[level] != 0 for bound in bounds for level in open_):
+        return Meetings(vectors, reason=f"at more than {_MOST_VECTORS} distances")
+    return Meetings(vectors, every=True)
 
 
 # --- one dimension ---

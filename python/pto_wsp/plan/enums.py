@@ -353,6 +353,7 @@ class ProofKind(IntEnum):
     INDEPENDENT = 1  # never conflict
     DISTANCE = 2  # conflict at a constant distance vector
     SYMBOLIC = 3  # conflict at a distance that expressions give
+    EVERY = 4  # conflict at every distance along the open loops, given that of the others
 
 
 class HazardKind(IntEnum):

@@ -95,12 +95,17 @@ class Plan(PlanReader):
         sections = [*mine, *theirs, *encode_locations(locations)]
         return Plan(encode(sections, self._file.header.features), locations=locations)
 
+    def policy(self, directive: Directive) -> int | None:
+        """The first argument of a directive of the schedule, which is its policy; None without
+        such a directive."""
+        args = self.records(ScheduleArg)
+        given = [args[e.args].bits for e in self.records(ScheduleEntry) if e.id == directive]
+        return given[-1] if given else None
+
     @property
     def is_traced(self) -> bool:
         """Whether its schedule has a trace."""
-        args = self.records(ScheduleArg)
-        entries = [e for e in self.records(ScheduleEntry) if e.id == Directive.TRACE]
-        return bool(entries) and args[entries[-1].args].bits != TracePolicy.NONE
+        return self.policy(Directive.TRACE) not in (None, TracePolicy.NONE)
 
     def with_trace(self, capacity: int) -> Plan:
         """This plan with a trace of `capacity` events; itself, if its schedule has a trace."""

@@ -563,7 +563,7 @@ class DepsDistance(TableRecord):
     value: int = 0  # iterations; 0 if expr says it
     # index in EXPR, or NONE; SYMBOLIC: the distance, an expression that the plan has anyway
     expr: int = NONE
-    open: int = 0  # 1: any distance along this loop (UNKNOWN only)
+    open: int = 0  # 1: any distance along this loop (UNKNOWN, EVERY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from pto_wsp.plan import (
     NONE,
     Axis,
@@ -15,8 +17,6 @@ from pto_wsp.plan import (
     Op,
     Plan,
     ProofKind,
-    ScheduleArg,
-    ScheduleEntry,
     Section,
     Site,
 )
@@ -38,8 +38,8 @@ class Conflict:
 def serialised(plan: Plan, trace: Trace | None) -> list[str]:
     """One line for each such loop: where it is, which two calls, and what share of its tasks waits,
     if a trace shows the tasks."""
-    if not _inferred(plan):
-        return []
+    if plan.policy(Directive.DEPS) == DepsPolicy.EXPLICIT:
+        return []  # regions order nothing
     lines: list[str] = []
     told: set[int] = set()
     for conflict in _conflicts(plan):
@@ -49,14 +49,6 @@ def serialised(plan: Plan, trace: Trace | None) -> list[str]:
     return lines
 
 
-def _inferred(plan: Plan) -> bool:
-    """Whether regions order tasks at all."""
-    for entry in plan.records(ScheduleEntry):
-        if entry.id == Directive.DEPS:
-            return plan.records(ScheduleArg)[entry.args].bits != DepsPolicy.EXPLICIT
-    return True
-
-
 def _conflicts(plan: Plan) -> Iterator[Conflict]:
     """What is proved to conflict from iteration to iteration of a parallel loop."""
     distances = plan.records(DepsDistance)
@@ -64,8 +56,7 @@ def _conflicts(plan: Plan) -> Iterator[Conflict]:
     for deps in plan.records(Deps):
         parts = distances[deps.distance : deps.distance + deps.num_distance]
         vector = tuple(None if part.open else part.value for part in parts)
-        stays = deps.proof == ProofKind.UNKNOWN and "does not move" in plan.deps_string(deps.reason)
-        if deps.proof != ProofKind.DISTANCE and not stays:
+        if deps.proof not in (ProofKind.DISTANCE, ProofKind.EVERY):
             continue
         around = _axes(plan, plan.records(Site)[deps.sink])
         for level, part in enumerate(vector):
@@ -112,14 +103,20 @@ def _share(conflict: Conflict, trace: Trace) -> float:
     depth = len(conflict.distance)
     fixed = [level for level in range(depth) if conflict.distance[level] is not None]
     free = [level for level in range(depth) if conflict.distance[level] is None]
-    first: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for row in trace[trace["site"] == conflict.source]["indices"].tolist():
-        key, rest = tuple(row[level] for level in fixed), tuple(row[level] for level in free)
-        first[key] = min(first.get(key, rest), rest)
-    sinks = trace[trace["site"] == conflict.sink]["indices"].tolist()
-    waiting = 0
-    for row in sinks:
-        key = tuple(row[level] - (conflict.distance[level] or 0) for level in fixed)
-        rest = tuple(row[level] for level in free)
-        waiting += key in first and (not free or first[key] < rest)
-    return waiting / len(sinks) if sinks else 0.0
+    sources = trace["indices"][trace["site"] == conflict.source]
+    sinks = trace["indices"][trace["site"] == conflict.sink]
+    if not len(sinks):
+        return 0.0
+    wanted = sinks.copy()
+    wanted[:, :depth] -= np.array([part or 0 for part in conflict.distance])
+    groups = _numbers(np.concatenate([sources, wanted])[:, fixed])
+    places = _numbers(np.concatenate([sources, wanted])[:, free])
+    first = np.full(groups.max() + 1, len(trace))  # of each group: the first source in it
+    np.minimum.at(first, groups[: len(sources)], places[: len(sources)])
+    last = places[len(sources) :] + (0 if free else 1)
+    return float((first[groups[len(sources) :]] < last).mean())
+
+
+def _numbers(rows: Trace) -> Trace:
+    """The rank of each row among the different ones."""
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)

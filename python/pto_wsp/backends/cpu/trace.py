@@ -14,8 +14,6 @@ from pto_wsp.plan import (
     NONE,
     Directive,
     Plan,
-    ScheduleArg,
-    ScheduleEntry,
     Site,
     TraceCounter,
     TracePolicy,
@@ -82,7 +80,9 @@ def read_trace(plan: Plan, native: _core.NativeRun, file: Path | None) -> Record
             counters[name] = ns(found["ticks"]), found["value"].astype(np.int64)
     if "window" in counters:
         counters["window"] = _until_empty(*counters["window"], ends)
-    return Recorded(tuple(pieces), edges, counters, _is_virtual(plan))
+    return Recorded(
+        tuple(pieces), edges, counters, plan.policy(Directive.TRACE) == TracePolicy.CYCLES
+    )
 
 
 def _until_empty(times: Times, counts: Counts, ends: Times) -> tuple[Times, Counts]:
@@ -133,11 +133,3 @@ def _number_takes(pieces: list[Trace]) -> None:
     for piece in pieces:
         piece["take"] = takes[at : at + len(piece)]
         at += len(piece)
-
-
-def _is_virtual(plan: Plan) -> bool:
-    args = plan.records(ScheduleArg)
-    return any(
-        entry.id == Directive.TRACE and args[entry.args].bits == TracePolicy.CYCLES
-        for entry in plan.records(ScheduleEntry)
-    )

@@ -21,8 +21,6 @@ from pto_wsp.plan import (
     DepsPolicy,
     Directive,
     Plan,
-    ScheduleArg,
-    ScheduleEntry,
     Tensor,
 )
 from pto_wsp.runtime.bindings import Bound
@@ -53,11 +51,7 @@ def verify_full(plan: Plan, kernels: tuple[LoadedKernel, ...], bindings: tuple[B
 
 
 def deps_policy(plan: Plan) -> DepsPolicy:
-    args = plan.records(ScheduleArg)
-    for entry in plan.records(ScheduleEntry):
-        if entry.id == Directive.DEPS:
-            return DepsPolicy(args[entry.args].bits)
-    return DepsPolicy.AUTO
+    return DepsPolicy(plan.policy(Directive.DEPS) or DepsPolicy.AUTO)
 
 
 def _writes_pages(plan: Plan) -> bool:
