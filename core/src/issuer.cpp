@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "arithmetic.h"
 #include "ptowsp/hash.h"
@@ -10,6 +11,12 @@ namespace ptowsp {
 
 // --- where tasks belong --------------------------------------------------------------------------
 
+static bool shares_one_queue(const ScheduleConfig& config) {
+  return config.pools <= 1 && config.ready != ReadyPolicy::WORK_STEAL &&
+         config.affinity_axis == kNone && config.levels.empty() &&
+         config.dispatch.kind == DispatchPolicy::WORK_STEAL;
+}
+
 Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, u32 slots,
                u64 seed)
     : plan_(plan),
@@ -17,9 +24,11 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
       keys_(plan.plan()),
       workers_(workers),
       steals_(config.ready == ReadyPolicy::WORK_STEAL),
+      one_queue_(shares_one_queue(config)),
       places_(slots),
       pinned_(workers, 0),
       turn_(workers, 0),
+      lock_(workers == 1),
       random_(seed) {
   const u32 pools = std::max<u32>(config.pools, 1);
   pool_workers_.resize(pools);
@@ -33,9 +42,27 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
   queues_.assign(static_cast<std::size_t>(pools) * pool_queues_, IssueQueue(config.ready));
   lanes_.resize(config.timing == TimingPolicy::INTERLEAVED ? config.timing_count : 0);
   lane_pending_.assign(lanes_.size(), 0);
-  for (u32 g = 0; g < config.num_gates; ++g) gates_[g].resize(num_gates_[g] = 1);
+  for (u32 g = 0; g < config.num_gates; ++g) {
+    gates_by_stream_[g] = config.gates[g].scope == DepthScope::STREAM;
+    gates_[g].resize(num_gates_[g] = gates_by_stream_[g] ? std::max<u32>(config.streams, 1) : 1);
+  }
+  find_plain_sites();
   // Unknown counts as many: the last level is for those.
   if (!config.levels.empty() && !plan.total_tasks(&total_tasks_)) total_tasks_ = INT64_MAX;
+}
+
+void Issuer::find_plain_sites() {
+  constexpr Keys::Line kZero{0, 0, kNone};
+  plain_.resize(plan_.sites().size());
+  const bool by_number = config_.streams > 0 && config_.stream_key == kNone;
+  bool plain = one_queue_ && lanes_.empty() && !by_number;
+  for (u32 g = 0; g < config_.num_gates; ++g) {
+    plain = plain && config_.gates[g].scope != DepthScope::KEY;
+  }
+  for (u32 s = 0; s < plain_.size() && plain; ++s) {
+    plain_[s].stream = config_.streams > 0 ? keys_.line(config_.stream_key, s) : kZero;
+    plain_[s].rank = config_.priority_key != kNone ? keys_.line(config_.priority_key, s) : kZero;
+  }
 }
 
 void Issuer::make_groups() {
@@ -80,11 +107,14 @@ u32 Issuer::number_of(u32 gate, i64 key) {
   return number;
 }
 
-bool Issuer::place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error) {
+u32 Issuer::wrapped_stream(i64 number) const {
+  return static_cast<u32>(floor_mod(number, config_.streams));
+}
+
+bool Issuer::place_by_keys(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error) {
   Place& place = places_[slot];  // nobody else knows the slot yet
   i64 value = 0;
-  if (slot + kAhead < places_.size()) __builtin_prefetch(&places_[slot + kAhead], 1);
-  place.rank = 0;
+  place.rank = IssueQueue::rank_of(0);
   place.seq = seq;
   place.stream = place.pool = 0;
   place.worker = kNone;
@@ -94,9 +124,7 @@ bool Issuer::place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* 
     value = static_cast<i64>(cursor.task_id);
     if (config_.stream_key != kNone && !key(config_.stream_key, cursor, &value, error))
       return false;
-    const bool plain = value >= 0 && value < config_.streams;  // most are, and dividing is slow
-    place.stream = static_cast<u32>(plain ? value : floor_mod(value, config_.streams));
-    *stream = place.stream;
+    *stream = place.stream = stream_of(value);
   }
   if (config_.pool_kind == PoolPolicy::BY_EXEC_UNIT) {
     const u32 kernel = plan_.sites()[cursor.site].kernel;
@@ -333,7 +361,7 @@ void Issuer::leave_gates(u32 slot, u64 now_ns) {
     if (gate.first == kNone) gate.last = kNone;
     pass_gates(next);
   }
-  pump(now_ns);
+  if (config_.timing != TimingPolicy::IMMEDIATE) pump(now_ns);
 }
 
 // --- pools and workers ---------------------------------------------------------------------------
@@ -345,8 +373,12 @@ void Issuer::enqueue(u32 slot) {
   // Where the order is open, it is the one in which tasks have passed the stages before.
   const u64 order = config_.ready == ReadyPolicy::AUTO ? issued_ : place.seq;
   issued_ += 1;
-  queue(place.pool, worker == kNone ? workers_ : worker).push({place.rank, order, slot});
-  if (worker < workers_) pinned_[worker] += 1;
+  if (one_queue_) {
+    queues_[workers_].push({place.rank, order, slot});
+  } else {
+    queue(place.pool, worker == kNone ? workers_ : worker).push({place.rank, order, slot});
+    if (worker < workers_) pinned_[worker] += 1;
+  }
   const u64 ready = ready_.load(std::memory_order_relaxed) + 1;
   ready_.store(ready, std::memory_order_release);
   counters_.ready_high = std::max(counters_.ready_high, ready);
@@ -395,8 +427,13 @@ Issuer::Seen Issuer::take(u32 worker, u64 now_ns, Taken* out) {
 
 bool Issuer::take_locked(u32 worker, u64 now_ns, Taken* out) {
   if (config_.timing == TimingPolicy::RATE_LIMIT) pump(now_ns);
-  const u64 ready = ready_.load(std::memory_order_relaxed);
-  if (ready == 0) return false;
+  if (ready_.load(std::memory_order_relaxed) == 0) return false;
+  if (one_queue_) {
+    out->slot = queues_[workers_].take();
+    out->stolen = false;
+    count_take(worker, out);
+    return true;
+  }
   const std::vector<u32>& pools = worker_pools_[worker];
   const std::size_t count = pools.size();
   std::size_t at = turn_[worker];
@@ -413,13 +450,19 @@ bool Issuer::take_locked(u32 worker, u64 now_ns, Taken* out) {
     } else {
       out->stolen = true;
     }
-    out->take = takes_++;
-    ready_.store(ready - 1, std::memory_order_relaxed);
-    running_ += 1;
+    count_take(worker, out);
     turn_[worker] = static_cast<u32>(at);
     return true;
   }
   return false;
+}
+
+void Issuer::count_take(u32 worker, Taken* out) {
+  out->take = takes_.load(std::memory_order_relaxed);
+  out->before = std::exchange(last_taker_, worker);
+  takes_.store(out->take + 1, std::memory_order_relaxed);
+  ready_.store(ready_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  running_ += 1;
 }
 
 // Its own queue, that of its group or the one for all, whichever has the task that goes first.

@@ -169,8 +169,7 @@ void Run::work(u32 worker) {
 // Under the lock.
 void Run::fail(Error error) {
   if (error_.ok()) error_ = std::move(error);
-  stop_ = true;
-  lot_.notify_all();
+  stop_workers();
   if (control_) control_->wake_all();
 }
 

@@ -108,7 +108,7 @@ void Run::work_flow(u32 worker) {
   while (!stop_.load(std::memory_order_relaxed)) {
     u32 slot = kNil;
     bool stolen = false;
-    if (runs_low(me)) generate_burst(worker);
+    if (runs_low(worker)) generate_burst(worker);
     if (find_task(worker, &slot, &stolen)) {
       misses = 0;
       if (me.own->size() > 0 && me.deque->size() <= 0 && workers() > 1) share(&me);
@@ -137,10 +137,11 @@ void Run::leave_work(u32 worker) {
 
 // Whether this worker should generate now, although it has something to run: so that the others,
 // who will look for more at about the same time, need not wait for it.
-bool Run::runs_low(Worker& me) {
+bool Run::runs_low(u32 worker) {
   constexpr u32 kLow = 8;
+  Worker& me = *workers_[worker];
   if (me.own->size() >= kLow || workers() == 1 || generated_all_.load(std::memory_order_relaxed) ||
-      config_.ready == ReadyPolicy::FIFO) {
+      config_.ready == ReadyPolicy::FIFO || leader_.load(std::memory_order_relaxed) == worker) {
     return false;
   }
   if (me.patience > 0) {
@@ -310,6 +311,7 @@ void Run::generate_locked(u32 worker, u32 burst) {
   count(TraceCounter::WINDOW, flow_->live());
   if (made == Flow::Made::Failed) fail_now(std::move(error));
   if (made == Flow::Made::Full) window_full(worker);
+  if (made == Flow::Made::Full) me.patience = kBurst;  // a few slots are not worth another look
   note_stalls(made, flow_->made() + flow_->loads() != steps);
   if (made == Flow::Made::Waits || made == Flow::Made::Drains) let_go(worker);
   if (made == Flow::Made::Done) all_generated();
@@ -518,8 +520,7 @@ void Run::idle(u32 worker, u32* misses) {
   if (worker == 0) poll_interrupt();
   if (generated_all_.load(std::memory_order_acquire) &&
       total_done() == made_.load(std::memory_order_acquire)) {
-    stop_ = true;
-    lot_.notify_all();
+    stop_workers();
     return;
   }
   *misses += 1;

@@ -1,4 +1,6 @@
 // Runs whose schedule needs an Issuer: between it and the workers.
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "ptowsp/run.h"
@@ -17,6 +19,11 @@ void Run::work_issued(u32 worker) {
       const u32 slot = task.slot;
       me.take = task.take;
       me.stolen += task.stolen ? 1 : 0;
+      if (is_crowded(&me, worker, task)) {
+        if (!run_and_step_back(worker, slot)) return;
+        has_task = false;
+        continue;
+      }
       if (!run_one(worker, slot, task.stolen)) return;
       has_task = end_issued(worker, slot, &task);
     } else {
@@ -24,6 +31,53 @@ void Run::work_issued(u32 worker) {
     }
   }
   leave_work(worker);
+}
+
+// Whether this worker and others have taken tasks in turn for a while. With short ones they spend
+// their time on passing the queue to and fro, and one worker alone would be faster.
+bool Run::is_crowded(Worker* me, u32 worker, const Issuer::Taken& task) {
+  if (task.before == worker || task.before == kNone || !issuer_->is_one_queue()) return false;
+  me->crowded += 1;
+  if (me->crowded < me->crowd) return false;
+  me->crowded = 0;
+  u32 leader = kNone;
+  leader_.compare_exchange_strong(leader, task.before, std::memory_order_relaxed);
+  return leader_.load(std::memory_order_relaxed) != worker;
+}
+
+// If the task was a short one, leaves those that follow to the leader.
+bool Run::run_and_step_back(u32 worker, u32 slot) {
+  constexpr u64 kShortNs = 300;
+  Worker& me = *workers_[worker];
+  const u64 begin = clock_.since();
+  if (!run_one(worker, slot, false)) return false;
+  const bool is_short = clock_.since() - begin < kShortNs;
+  end_without_taking(worker, slot);
+  const bool was_right = is_short && stay_back(worker);
+  leader_.store(kNone, std::memory_order_relaxed);
+  // Who was wrong asks less often.
+  me.crowd = was_right ? Worker::kCrowd : std::min(2 * me.crowd, 64 * Worker::kCrowd);
+  return true;
+}
+
+// Only generates, as long as the leader takes several tasks in a microsecond: longer ones are
+// shared again. False if it never did.
+bool Run::stay_back(u32 worker) {
+  constexpr std::chrono::microseconds kNap{50};
+  constexpr u64 kQuick = 2 * kNap.count();
+  constexpr u64 kAhead = 1024;
+  for (u64 naps = 0;; ++naps) {
+    while (made_ - total_done() < kAhead && generate_burst(worker)) {
+    }
+    const u64 ticket = aside_.prepare();
+    const u64 takes = issuer_->takes();
+    if (!stop_) {
+      aside_.wait(ticket, kNap);
+    } else {
+      aside_.withdraw();
+    }
+    if (stop_ || issuer_->takes() - takes < kQuick) return naps > 0;
+  }
 }
 
 bool Run::take_issued(u32 worker, Issuer::Taken* task) {
@@ -43,9 +97,9 @@ void Run::collect_arrivals(Worker* me, u32 slot) {
 // True: there is another task for this worker.
 bool Run::end_issued(u32 worker, u32 slot, Issuer::Taken* task) {
   Worker& me = *workers_[worker];
-  if (config_.batch_deps > 0 || runs_low(me)) {
+  if (config_.batch_deps > 0 || runs_low(worker)) {
     end_without_taking(worker, slot);
-    if (config_.batch_deps == 0 || runs_low(me)) generate_burst(worker);  // so others find more
+    if (config_.batch_deps == 0 || runs_low(worker)) generate_burst(worker);  // so others find more
     return take_issued(worker, task);
   }
   me.arrived.clear();

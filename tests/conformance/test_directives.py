@@ -266,6 +266,32 @@ def test_priority() -> None:
     assert [int(r["task_id"]) for r in trace] == [int(r["task_id"]) for r in expected]
 
 
+def test_long_tasks_are_shared_after_short_ones() -> None:
+    """Workers leave tasks of a few nanoseconds to one of them, and come back for longer ones."""
+    X = Tensor(data=np.zeros(20_064, np.int64), name="X")
+
+    @workload
+    def work(short: Any, long: Any) -> None:
+        for i in P(short):
+            step[i](X[i : i + 1], 1)
+        for j in P(long):
+            nap[j](X[20_000 + j : 20_001 + j])
+
+    first = ReadyPolicy.priority(lambda t: -t.ordinal)
+    scheduled = work(DenseDyn(20_000), DenseDyn(64)).task_graph(
+        ready=first, trace=TracePolicy.timestamps()
+    )
+    with scheduled.compile(num_threads=4) as program:
+        for _ in range(5):
+            program.execute()
+            trace = program.trace
+            assert len(trace) == 20_064
+            long = trace[trace["task_id"] >= 20_000]
+            assert len(set(long["worker"].tolist())) > 1
+    assert (X.data[:20_000] != 0).all()
+    assert (X.data[20_000:] == 5).all()
+
+
 # --- depth ---
 
 

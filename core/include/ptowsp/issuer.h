@@ -34,14 +34,33 @@ class Issuer {
   struct Taken {
     u32 slot = kNone;
     bool stolen = false;
-    u64 take = 0;  // position in the order in which workers took tasks
+    u64 take = 0;        // position in the order in which workers took tasks
+    u32 before = kNone;  // who took the one before
   };
 
   Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, u32 slots, u64 seed);
 
   // Where a task of the cursor belongs. False: a key has no value. `stream` is its stream, or
   // kNone.
-  bool place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error);
+  bool place(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error) {
+    if (slot + kAhead < places_.size()) __builtin_prefetch(&places_[slot + kAhead], 1);
+    const Plain& plain = plain_[cursor.site];
+    i64 number = 0;
+    i64 priority = 0;
+    if (!plain.stream.value(cursor.vars, &number) || !plain.rank.value(cursor.vars, &priority)) {
+      return place_by_keys(cursor, slot, seq, stream, error);
+    }
+    Place& place = places_[slot];
+    place.seq = seq;
+    place.rank = IssueQueue::rank_of(priority);
+    place.stream = stream_of(number);
+    place.pool = 0;
+    place.worker = kNone;
+    for (u32 g = 0; g < config_.num_gates; ++g)
+      place.gate[g] = gates_by_stream_[g] ? place.stream : 0;
+    *stream = config_.streams > 0 ? place.stream : kNone;
+    return true;
+  }
   u32 stream(u32 slot) const { return places_[slot].stream; }
   u32 pool(u32 slot) const { return places_[slot].pool; }
 
@@ -69,6 +88,10 @@ class Issuer {
   u64 waits_until();
   // A gate whose on_full is "error" was full: the task that met it, or kNone.
   u32 overflowed() const { return overflowed_.load(std::memory_order_acquire); }
+  // Whether any worker may take any task.
+  bool is_one_queue() const { return one_queue_; }
+  // How many tasks have been taken; looked at without the lock.
+  u64 takes() const { return takes_.load(std::memory_order_relaxed); }
   // Tasks that somebody could take.
   u64 ready() const { return ready_.load(std::memory_order_acquire); }
   // What holds tasks back, for a run in which nothing runs; `gate` is the first full one, or kNone.
@@ -101,6 +124,19 @@ class Issuer {
     u32 last = kNone;
   };
 
+  // Most schedules ask only for the stream and the priority of a task, and both are lines.
+  struct Plain {
+    Keys::Line stream;
+    Keys::Line rank;
+  };
+
+  void find_plain_sites();
+  u32 stream_of(i64 number) const {
+    const bool small = number >= 0 && number < config_.streams;  // most are, and dividing is slow
+    return small || config_.streams == 0 ? static_cast<u32>(number) : wrapped_stream(number);
+  }
+  u32 wrapped_stream(i64 number) const;
+  bool place_by_keys(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error);
   bool place_worker(const Cursor& cursor, Place* place, Error* error);
   void place_by_affinity(const Cursor& cursor, Place* place) const;
   bool key(u32 node, const Cursor& cursor, i64* out, Error* error) const;
@@ -111,6 +147,7 @@ class Issuer {
   void leave_gates(u32 slot, u64 now_ns);
   void end_locked(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns);
   bool take_locked(u32 worker, u64 now_ns, Taken* out);
+  void count_take(u32 worker, Taken* out);
   bool for_others(u32 worker) const {
     return ready_.load(std::memory_order_relaxed) > (steals_ ? 0 : pinned_[worker]);
   }
@@ -137,7 +174,10 @@ class Issuer {
   const Keys keys_;
   const u32 workers_;
   const bool steals_;
+  const bool one_queue_;  // any worker may take any task
   u64 total_tasks_ = 0;
+  std::vector<Plain> plain_;  // by site
+  bool gates_by_stream_[ScheduleConfig::kMostGates] = {};
   std::vector<u32> affinity_levels_;  // by site: the loop whose index says where; or kNone
   // CORE_GROUP: neighbours among the workers of a pool share a queue.
   static constexpr u32 kLargestGroup = 4;
@@ -153,7 +193,8 @@ class Issuer {
   alignas(kCacheLine) mutable SpinLock lock_;  // guards what follows
   std::atomic<u64> ready_{0};                  // tasks in queues; looked at without the lock
   u64 running_ = 0;                            // tasks taken whose successors have not arrived yet
-  u64 takes_ = 0;
+  std::atomic<u64> takes_{0};
+  u32 last_taker_ = kNone;
   u64 issued_ = 0;
   Counters counters_;
   std::vector<u64> pinned_;         // by worker: ready tasks that only it may take

@@ -16,23 +16,6 @@ u32 loop_level(const PlanView& plan, u32 site, std::string_view name);
 
 class Keys {
  public:
-  explicit Keys(const PlanView& plan);
-
-  // The value of SCHEDULE_EXPR `node` for a task. False: overflow or division by zero.
-  bool value(u32 node, u32 site, const i64* vars, u64 ordinal, i64* out, Error* error) const {
-    const Line& line = lines_[node * sites_ + site];
-    const i64 index = line.level < kNoLine ? vars[line.level] : 0;
-    if (line.level == kNoLine || !is_small(index)) {
-      return compute(node, site, vars, ordinal, out, error);
-    }
-    *out = line.base + line.factor * index;
-    return true;
-  }
-
-  // False if a site lacks a loop that the key names and has no value for that: `error` says which.
-  bool check(u32 node, Error* error) const;
-
- private:
   // Most keys are base + factor * index: known once, and no walk for each task. All numbers on the
   // way are small, so nothing can overflow.
   static constexpr u32 kNoLine = kNone - 1;
@@ -40,8 +23,28 @@ class Keys {
     i64 base = 0;
     i64 factor = 0;
     u32 level = kNoLine;  // of the index; kNone: a constant; kNoLine: not of that form
+
+    // False: the walk has to find it.
+    bool value(const i64* vars, i64* out) const {
+      const i64 index = level < kNoLine ? vars[level] : 0;
+      if (level == kNoLine || !is_small(index)) return false;
+      *out = base + factor * index;
+      return true;
+    }
   };
 
+  explicit Keys(const PlanView& plan);
+
+  // The value of SCHEDULE_EXPR `node` for a task. False: overflow or division by zero.
+  bool value(u32 node, u32 site, const i64* vars, u64 ordinal, i64* out, Error* error) const {
+    return line(node, site).value(vars, out) || compute(node, site, vars, ordinal, out, error);
+  }
+  const Line& line(u32 node, u32 site) const { return lines_[node * sites_ + site]; }
+
+  // False if a site lacks a loop that the key names and has no value for that: `error` says which.
+  bool check(u32 node, Error* error) const;
+
+ private:
   static bool is_small(i64 v) { return v >= -(1 << 30) && v <= (1 << 30); }
   Line find_line(u32 node, u32 site) const;
   bool compute(u32 node, u32 site, const i64* vars, u64 ordinal, i64* out, Error* error) const;

@@ -134,6 +134,9 @@ class Run {
     u32 free_count = 0;
     std::vector<u32> arrived;  // Issuer: tasks that the one that ended made ready
     u64 take = 0;              // fifo() and Issuer: number of the take
+    static constexpr u32 kCrowd = 16;
+    u32 crowded = 0;     // Issuer: how often another worker took a task in between,
+    u32 crowd = kCrowd;  // and how often it may
     u64 random = 0;
     u64 stolen = 0;
     u64 ready_high = 0;
@@ -211,7 +214,7 @@ class Run {
   bool steal_own(Worker* me, Worker* victim, u32* slot);
   void share(Worker* me);
   void keep(Worker* me, u32 slot);
-  bool runs_low(Worker& me);
+  bool runs_low(u32 worker);
   bool run_single(u32 worker, u32 slot);
   bool run_strip(u32 worker, u32 slot);
   bool run_one(u32 worker, u32 slot, bool stolen);
@@ -254,6 +257,9 @@ class Run {
   void work_issued(u32 worker);
   bool take_issued(u32 worker, Issuer::Taken* task);
   bool end_issued(u32 worker, u32 slot, Issuer::Taken* task);
+  bool is_crowded(Worker* me, u32 worker, const Issuer::Taken& task);
+  bool run_and_step_back(u32 worker, u32 slot);
+  bool stay_back(u32 worker);
   void end_without_taking(u32 worker, u32 slot);
   void commit_issued(u32 worker);
   void collect_arrivals(Worker* me, u32 slot);
@@ -293,6 +299,11 @@ class Run {
     if (!crew_called_.exchange(true, std::memory_order_relaxed)) crew_(crew_user_);
   }
 
+  void stop_workers() {
+    stop_ = true;
+    lot_.notify_all();
+    aside_.notify_all();
+  }
   void fail(Error error);
   bool tracks() const { return mode_ == Mode::Flow || mode_ == Mode::Virtual; }
 
@@ -324,6 +335,7 @@ class Run {
   std::atomic<bool> crew_called_{false};
   std::optional<Flow> flow_;
   std::optional<Issuer> issuer_;       // where the schedule says more than an order
+  std::atomic<u32> leader_{kNone};     // Issuer: the worker for which others have stepped back
   std::optional<Controller> control_;  // where something else decides
   std::optional<Recorder> recorder_;   // where workers decide and that is to be known
   alignas(kCacheLine) std::atomic<i64> next_iteration_;  // Split: first one nobody has taken yet
@@ -332,6 +344,7 @@ class Run {
   std::mutex fifo_mutex_;
   std::optional<FifoReady> fifo_;  // the ready tasks, for fifo()
   ParkingLot lot_;
+  ParkingLot aside_;              // Issuer: where workers rest that have stepped back
   std::atomic<u64> made_{0};      // tasks generated so far
   std::atomic<u32> entered_{0};   // workers that have come
   std::atomic<u32> resting_{0};   // those of them that found nothing to do

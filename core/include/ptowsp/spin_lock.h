@@ -25,8 +25,10 @@ inline void pause_briefly() {
 
 class SpinLock {
  public:
+  // `alone`: only one thread ever takes it.
+  explicit SpinLock(bool alone = false) : alone_(alone) {}
   void lock() {
-    if (!taken_.exchange(true, std::memory_order_acquire)) return;
+    if (alone_ || !taken_.exchange(true, std::memory_order_acquire)) return;
     lock_slowly();
   }
   void unlock() { taken_.store(false, std::memory_order_release); }
@@ -46,6 +48,7 @@ class SpinLock {
              taken_.exchange(true, std::memory_order_acquire));
   }
 
+  const bool alone_;
   std::atomic<bool> taken_{false};
 };
 
