@@ -44,7 +44,7 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
   lane_pending_.assign(lanes_.size(), 0);
   for (u32 g = 0; g < config.num_gates; ++g) {
     gates_by_stream_[g] = config.gates[g].scope == DepthScope::STREAM;
-    gates_[g].resize(num_gates_[g] = gates_by_stream_[g] ? std::max<u32>(config.streams, 1) : 1);
+    gates_[g].resize(num_gates_[g] = gates_by_stream_[g] ? std::max(static_cast<u32>(config.streams), 1u) : 1);
   }
   find_plain_sites();
   // Unknown counts as many: the last level is for those.
