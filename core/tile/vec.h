@@ -1,0 +1,48 @@
+// Vectors of the compiler: as many lanes as asked for, whatever the machine's registers hold.
+//
+// GCC and Clang split a vector that is too long for a register and widen one that is too short, so
+// one source serves AVX-512, AVX2, NEON and machines without vectors. kVectorBytes is what this
+// machine does in one instruction.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace ptowsp::tile {
+
+using i32 = std::int32_t;
+using i64 = std::int64_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__) || defined(__AVX__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+
+template <class T, int N>
+struct VecOf {
+  typedef T type __attribute__((vector_size(N * sizeof(T))));
+};
+template <class T, int N>
+using Vec = typename VecOf<T, N>::type;
+
+template <class V, class T>
+inline V load(const T* from) {
+  V v;
+  std::memcpy(&v, from, sizeof(V));
+  return v;
+}
+template <class V, class T>
+inline void store(T* to, V v) {
+  std::memcpy(to, &v, sizeof(V));
+}
+template <class V, class T>
+inline V splat(T x) {
+  return V{} + x;
+}
+
+}  // namespace ptowsp::tile

@@ -1,0 +1,16 @@
+"""Tile kernels as data."""
+
+from pto_wsp.kernels.tile_ir.nodes import Attribute as Attribute
+from pto_wsp.kernels.tile_ir.nodes import Block as Block
+from pto_wsp.kernels.tile_ir.nodes import RefType as RefType
+from pto_wsp.kernels.tile_ir.nodes import ScalarType as ScalarType
+from pto_wsp.kernels.tile_ir.nodes import Statement as Statement
+from pto_wsp.kernels.tile_ir.nodes import TileKernel as TileKernel
+from pto_wsp.kernels.tile_ir.nodes import TileType as TileType
+from pto_wsp.kernels.tile_ir.nodes import Type as Type
+from pto_wsp.kernels.tile_ir.nodes import Value as Value
+from pto_wsp.kernels.tile_ir.ops import OPS as OPS
+from pto_wsp.kernels.tile_ir.ops import Group as Group
+from pto_wsp.kernels.tile_ir.ops import Op as Op
+from pto_wsp.kernels.tile_ir.ops import OpInfo as OpInfo
+from pto_wsp.kernels.tile_ir.ops import Types as Types
