@@ -1,0 +1,1 @@
+"""What compiled tile kernels reach, beside NumPy and torch."""

@@ -1,0 +1,116 @@
+"""Attention by tiles: whole, or in parts that are merged."""
+
+# Annotations are values here, made from the arguments around them.
+import functools
+
+from pto_wsp import DType, In, Kernel, Out, PagedTensor, Scalar, Tensor, Tile, kernel, pto
+
+F32 = DType.F32
+NEVER = float("-inf")
+
+
+def _attend(q, k, v, rows: int, cols: int, dim: int, scale):
+    """Goes over the keys once: what `carry` holds afterwards are the largest score of each row, the
+    sum of exponentials and the sum of values, both relative to it."""
+    s = pto.carry(
+        most=pto.full((rows, 1), NEVER, F32),
+        total=pto.zeros((rows, 1), F32),
+        sum=pto.zeros((rows, dim), F32),
+    )
+    query = pto.cast(q, F32) * scale
+    for at in pto.for_range(0, k.shape[0], cols):
+        keys = pto.load(k[at : at + cols, 0:dim])
+        scores = pto.matmul(query, pto.cast(keys, F32).T)
+        most = pto.maximum(s.most, pto.row_max(scores))
+        shares = pto.exp(scores - most)
+        before = pto.exp(s.most - most)
+        values = pto.load(v[at : at + cols, 0:dim])
+        s.total = s.total * before + pto.row_sum(shares)
+        s.sum = pto.matmul_acc(s.sum * before, shares, pto.cast(values, F32))
+        s.most = most
+    return s
+
+
+@functools.cache
+def flash_attention(rows: int, cols: int, dim: int, dtype: DType = F32) -> Kernel:
+    """`flash_attention(q, k, v, out, scale)`: `rows` queries against all keys, `cols` of them at a
+    time, without ever holding the matrix of scores."""
+    tile = Tile[rows, dim, dtype]
+
+    @kernel
+    def flash_attention(
+        q: In[tile], k: In[Tensor], v: In[Tensor], out: Out[tile], scale: Scalar[F32]
+    ):
+        s = _attend(q, k, v, rows, cols, dim, scale)
+        pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
+
+    return flash_attention
+
+
+@functools.cache
+def decode(heads: int, cols: int, dim: int, dtype: DType = F32, *, paged: bool = False) -> Kernel:
+    """`decode(q, k, v, part, stats, scale)`: one chunk of the keys for the query heads that share
+    them. `part` is the sum of values, `stats` holds the largest score and the sum of exponentials;
+    `merge_partials` puts chunks together."""
+    cache = PagedTensor if paged else Tensor
+
+    @kernel
+    def decode(
+        q: In[Tile[heads, dim, dtype]],
+        k: In[cache],
+        v: In[cache],
+        part: Out[Tile[heads, dim, F32]],
+        stats: Out[Tile[heads, 2, F32]],
+        scale: Scalar[F32],
+    ):
+        s = _attend(q, k, v, heads, cols, dim, scale)
+        pto.store(part, s.sum)
+        pto.store(stats[0:heads, 0:1], s.most)
+        pto.store(stats[0:heads, 1:2], s.total)
+
+    return decode
+
+
+@functools.cache
+def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
+    """`merge_partials(parts, stats, out)`: the chunks of `decode`, however many there are:
+    `parts[chunk, head, dim]`, `stats[chunk, head, 2]`."""
+
+    @kernel
+    def merge_partials(
+        parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]
+    ):
+        s = pto.carry(
+            most=pto.full((heads, 1), NEVER, F32),
+            total=pto.zeros((heads, 1), F32),
+            sum=pto.zeros((heads, dim), F32),
+        )
+        for c in pto.for_range(0, parts.shape[0]):
+            there = pto.load(stats[c, 0:heads, 0:1])
+            most = pto.maximum(s.most, there)
+            before, now = pto.exp(s.most - most), pto.exp(there - most)
+            s.total = s.total * before + pto.load(stats[c, 0:heads, 1:2]) * now
+            s.sum = s.sum * before + pto.load(parts[c, 0:heads, 0:dim]) * now
+            s.most = most
+        pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
+
+    return merge_partials
+
+
+@functools.cache
+def rope(rows: int, dim: int, dtype: DType = F32) -> Kernel:
+    """`rope(x, cos, sin, out)`: rotary embedding; element i turns with element i + dim / 2."""
+    half = dim // 2
+    if half * 2 != dim:
+        raise ValueError(f"rotary embedding turns pairs, {dim} is odd")
+    tile = Tile[rows, dim, dtype]
+    angle = Tile[rows, half, F32]
+
+    @kernel
+    def rope(x: In[tile], cos: In[angle], sin: In[angle], out: Out[tile]):
+        first = pto.cast(pto.load(x[0:rows, 0:half]), F32)
+        second = pto.cast(pto.load(x[0:rows, half:dim]), F32)
+        pto.store(out[0:rows, 0:half], pto.cast(first * cos - second * sin, dtype))
+        pto.store(out[0:rows, half:dim], pto.cast(second * cos + first * sin, dtype))
+
+    return rope
