@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from pto_wsp.backends import registry
+from pto_wsp.cli.bench_kernel import bench_kernel
 from pto_wsp.config import VARIABLES
 from pto_wsp.driver import stage_text
 from pto_wsp.errors import PtoError
@@ -77,6 +78,9 @@ def show_config(as_json: bool) -> None:
     for variable in VARIABLES:
         source = "set" if os.environ.get(variable.name) else "default"
         click.echo(f"{variable.name} = {values[variable.name]}  ({source})\n    {variable.doc}")
+
+
+cli.add_command(bench_kernel)
 
 
 def main() -> None:
