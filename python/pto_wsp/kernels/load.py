@@ -12,6 +12,7 @@ from pto_wsp.errors import CompileError
 from pto_wsp.kernels.compile import compile_unit
 from pto_wsp.kernels.compiler import Build
 from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point
+from pto_wsp.kernels.tile_body import tile_function
 from pto_wsp.plan import BodyForm, Plan, Section
 
 
@@ -51,25 +52,28 @@ def load_kernels(
         raise _missing_error(plan, missing)
     unit = emit_cpp(plan)
     library = None if unit is None else compile_unit(plan, unit, build or Build())
-    return tuple(
-        PythonKernel(name, callables[name])
-        if form is BodyForm.PYTHON
-        else NativeKernel(name, _address(library, index), library)
-        for index, (name, form) in enumerate(zip(plan.kernel_names, forms, strict=True))
-    )
+    loaded: list[LoadedKernel] = []
+    for index, (name, form) in enumerate(zip(plan.kernel_names, forms, strict=True)):
+        if form is BodyForm.PYTHON:
+            loaded.append(PythonKernel(name, callables[name]))
+        elif form is BodyForm.TILE_IR:
+            loaded.append(PythonKernel(name, tile_function(plan, index)))
+        else:
+            loaded.append(NativeKernel(name, _address(library, index), library))
+    return tuple(loaded)
 
 
 def _form(plan: Plan, index: int) -> BodyForm:
-    """PYTHON or CPP. A kernel without a body in the plan has to come from the caller."""
+    """What can be run. A kernel without a body in the plan has to come from the caller."""
     body = plan.body(index)
     form = BodyForm.PYTHON if body is None else BodyForm(body.form)
-    if form in (BodyForm.PYTHON, BodyForm.CPP):
+    if form in (BodyForm.PYTHON, BodyForm.CPP, BodyForm.TILE_IR):
         return form
     raise CompileError(
         Code.TARGET_LIMIT,
         f"kernel {plan.kernel_names[index]!r} has a body of form {form.name}",
         loc=plan.loc(Section.KERNEL, index),
-        why="this version runs Python and C++ bodies",
+        why="this version runs Python, C++ and tile bodies",
     )
 
 
