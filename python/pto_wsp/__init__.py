@@ -57,6 +57,7 @@ from pto_wsp.frontend import WindowMode as WindowMode
 from pto_wsp.frontend import Workload as Workload
 from pto_wsp.frontend import combine as combine
 from pto_wsp.frontend import install_compiler as _install_compiler
+from pto_wsp.frontend import Kernel as Kernel
 from pto_wsp.frontend import kernel as kernel
 from pto_wsp.frontend import maximum as maximum
 from pto_wsp.frontend import minimum as minimum

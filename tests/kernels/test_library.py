@@ -24,14 +24,15 @@ def numbers(*shape: int, dtype: DType = DType.F32, seed: int = 0) -> Any:
 def call(kernel: Any, target: str, **arguments: Any) -> None:
     """One task, with whole arrays as its regions."""
     given = {
-        name: Tensor(data=value) if isinstance(value, np.ndarray) else value
+        name: Tensor(data=value, name=name) if isinstance(value, np.ndarray) else value
         for name, value in arguments.items()
     }
 
     @workload
     def once(axis):
         for i in P(axis):
-            kernel[i](**given)
+            # Functions make regions, which exist inside a workload only.
+            kernel[i](**{name: v() if callable(v) else v for name, v in given.items()})
 
     with once(DenseDyn(1)).compile(target=target) as program:
         program.execute()
@@ -152,11 +153,14 @@ def test_decode_through_a_page_table(target: str) -> None:
     pools = [numbers(6, 8, 24, seed=s) for s in (1, 2)]  # six pages of eight tokens
     table = np.array([[4, 0, 5]], np.int32)
     k, v = (pool[table[0]].reshape(24, 24).astype(np.float64) for pool in pools)
-    paged_k, paged_v = (PagedTensor(Tensor(data=pool), table, page=8) for pool in pools)
+    paged_k, paged_v = (
+        PagedTensor(Tensor(data=pool), table, page=8, name=name)
+        for pool, name in zip(pools, "kv", strict=True)
+    )
 
     def keys(c: int) -> dict[str, Any]:
         first, last = 13 * c, min(13 * (c + 1), 21)
-        return {"k": paged_k[0, first:last], "v": paged_v[0, first:last]}
+        return {"k": lambda: paged_k[0, first:last], "v": lambda: paged_v[0, first:last]}
 
     found = split(q, 2, target, keys, paged=True)
     assert is_near(found, attend(q.astype(np.float64), k[:21], v[:21], 0.3))

@@ -1,4 +1,8 @@
-"""Kernel bodies: C++ is compiled and loaded, Python functions are taken from the caller."""
+"""Kernel bodies: C++ is compiled and loaded, Python functions are taken from the caller. Tile code
+is traced (`pto`). The ready kernels of `library` are here by their names: `kernels.softmax(8, 64)`."""
+
+from importlib import import_module
+from typing import Any
 
 from pto_wsp.kernels import pto as pto
 from pto_wsp.kernels.abi import NativeCall as NativeCall
@@ -15,3 +19,11 @@ from pto_wsp.kernels.load import PythonKernel as PythonKernel
 from pto_wsp.kernels.load import load_kernels as load_kernels
 from pto_wsp.kernels.pages import gathered as gathered
 from pto_wsp.kernels.pages import scattered as scattered
+
+
+def __getattr__(name: str) -> Any:
+    # Not imported above: they are written in the language that this package is a part of.
+    library = import_module("pto_wsp.kernels.library")
+    if name in library.__all__:
+        return getattr(library, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
