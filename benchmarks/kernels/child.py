@@ -56,9 +56,7 @@ def _error(found: Any, exact: Any) -> float:
     return float(np.abs(found - exact).max() / np.abs(exact).max())
 
 
-def _result(
-    taken: dict[str, Samples], errors: dict[str, float], rivals: dict[str, str]
-) -> Json:
+def _result(taken: dict[str, Samples], errors: dict[str, float], rivals: dict[str, str]) -> Json:
     """Milliseconds and errors of all, and how many times faster than each rival ours is."""
     out: Json = {f"{name}_ms": each.to_json() for name, each in taken.items()}
     out["errors"] = errors

@@ -1,5 +1,5 @@
-"""The section `kernels`. It runs in a process of its own, since the threads of a BLAS are set before
-it is loaded."""
+"""The section `kernels`. It runs in a process of its own, since the threads of a BLAS are set
+before it is loaded."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ def product(a: Any, b: Any, c: Any) -> Workload:
         for i, j in P(rows, cols):
             y, x = i * tile, j * tile
             gemm[i, j](
-                a=a[y : y + tile, 0:size], b=b[0:size, x : x + tile], c=c[y : y + tile, x : x + tile]
+                a=a[y : y + tile, 0:size],
+                b=b[0:size, x : x + tile],
+                c=c[y : y + tile, x : x + tile],
             )
 
     count = DenseDyn(size // tile)

@@ -28,6 +28,7 @@ from pto_wsp.frontend import DispatchPolicy as DispatchPolicy
 from pto_wsp.frontend import In as In
 from pto_wsp.frontend import InOut as InOut
 from pto_wsp.frontend import Interleaved as Interleaved
+from pto_wsp.frontend import Kernel as Kernel
 from pto_wsp.frontend import Location as Location
 from pto_wsp.frontend import MemLayout as MemLayout
 from pto_wsp.frontend import Metric as Metric
@@ -57,7 +58,6 @@ from pto_wsp.frontend import WindowMode as WindowMode
 from pto_wsp.frontend import Workload as Workload
 from pto_wsp.frontend import combine as combine
 from pto_wsp.frontend import install_compiler as _install_compiler
-from pto_wsp.frontend import Kernel as Kernel
 from pto_wsp.frontend import kernel as kernel
 from pto_wsp.frontend import maximum as maximum
 from pto_wsp.frontend import minimum as minimum

@@ -119,7 +119,7 @@ def test_flash_attention(target: str, tokens: int, rows: int) -> None:
     q, k, v = numbers(rows, 24), numbers(tokens, 24, seed=1), numbers(tokens, 24, seed=2)
     out = np.zeros_like(q)
     call(kernels.flash_attention(8, 16, 24), target, q=q, k=k, v=v, out=out, scale=0.2)
-    assert is_near(out, attend(*(each.astype(np.float64) for each in (q, k, v)), 0.2))
+    assert is_near(out, attend(*(each.astype(np.float64) for each in (q, k, v)), scale=0.2))
 
 
 def split(
@@ -144,7 +144,7 @@ def test_decode_in_chunks(target: str) -> None:
         return {"k": k[c * 20 : (c + 1) * 20], "v": v[c * 20 : (c + 1) * 20]}
 
     found = split(q, 3, target, keys, paged=False)
-    assert is_near(found, attend(*(each.astype(np.float64) for each in (q, k, v)), 0.3))
+    assert is_near(found, attend(*(each.astype(np.float64) for each in (q, k, v)), scale=0.3))
 
 
 @pytest.mark.parametrize("target", TARGETS)

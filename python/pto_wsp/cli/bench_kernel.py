@@ -7,7 +7,7 @@ import runpy
 import statistics
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import numpy as np
@@ -65,7 +65,7 @@ def bench_kernel(
     if as_json:
         click.echo(json.dumps(result))
         return
-    click.echo(f"{kernel.name}: {ns:,.0f} ns a call (best {min(samples):,.0f}), {calls} calls a run")
+    click.echo(f"{kernel.name}: {ns:,.0f} ns a call (best {min(samples):,.0f}), {calls} a run")
     click.echo(f"{size:,} bytes of arguments, {size / ns:.2f} GB/s; ready after {compiled:.2f} s")
 
 
@@ -75,7 +75,7 @@ def _find(file: Path, name: str | None) -> Kernel:
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
-        raise click.ClickException(f"{file} has several kernels; --name is one of {', '.join(found)}")
+        raise click.ClickException(f"{file} has several kernels: --name {' or '.join(found)}")
     wanted = "no kernel" if name is None else f"no kernel {name!r}"
     raise click.ClickException(f"{file} keeps {wanted} in its variables")
 
@@ -103,7 +103,7 @@ class _Given:
             case TensorParam():
                 return self._tensor(param)
             case ScalarParam():
-                number = float(self.values.get(param.name, param.default or 1))
+                number = float(self.values.get(param.name, cast(float, param.default or 1)))
                 is_float = ir.scalar_type(param.dtype) is ir.ExprType.F64
                 return number if is_float else int(number)
             case ConstexprParam():
@@ -116,26 +116,26 @@ class _Given:
 
     def _tensor(self, param: TensorParam) -> Tensor:
         if param.tile is not None:
-            return _random(param.tile.shape, param.tile.dtype)
+            return _random(param.name, param.tile.shape, param.tile.dtype)
         text = self.shapes.get(param.name)
         if text is None or param.view is not ir.ViewKind.STRIDED:
             raise click.ClickException(
                 f"kernel {self.kernel}: {param.name} has no shape; pass --shape {param.name}=64x128"
             )
         shape = tuple(int(part) for part in text.split("x"))
-        return _random(shape, DType.parse(self.dtypes.get(param.name, "f32")))
+        return _random(param.name, shape, DType.parse(self.dtypes.get(param.name, "f32")))
 
 
-def _random(shape: tuple[int, ...], dtype: DType) -> Tensor:
+def _random(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:
     numbers = np.random.default_rng(0).standard_normal(shape)
     is_float = ir.scalar_type(dtype) is ir.ExprType.F64
     data = numbers if is_float else np.abs(numbers * 10)
-    return Tensor(data=data.astype(dtype.numpy))
+    return Tensor(data=data.astype(dtype.numpy), name=name)
 
 
 def _repeated(kernel: Kernel, arguments: dict[str, Any]) -> Workload:
     @workload
-    def repeated(calls):
+    def repeated(calls: Any) -> None:
         for _ in P(calls):
             kernel(**arguments)
 

@@ -1,5 +1,5 @@
-"""Kernel bodies: C++ is compiled and loaded, Python functions are taken from the caller. Tile code
-is traced (`pto`). The ready kernels of `library` are here by their names: `kernels.softmax(8, 64)`."""
+"""Kernel bodies: C++ is compiled and loaded, Python functions are taken from the caller, tile code
+is traced (`pto`). The ready kernels of `library` are here by name: `kernels.softmax(8, 64)`."""
 
 from importlib import import_module
 from typing import Any

@@ -4,16 +4,9 @@ Each function makes a kernel for tiles of a shape, once; the kernel is used like
 workloads or alone with `.run(...)`. Sums and products are in f32 whatever the tiles hold.
 """
 
-from pto_wsp.kernels.library.attention import decode
-from pto_wsp.kernels.library.attention import flash_attention
-from pto_wsp.kernels.library.attention import merge_partials
-from pto_wsp.kernels.library.attention import rope
-from pto_wsp.kernels.library.linear import dequantise
-from pto_wsp.kernels.library.linear import gemm
-from pto_wsp.kernels.library.linear import silu_mul
-from pto_wsp.kernels.library.norm import layernorm
-from pto_wsp.kernels.library.norm import rmsnorm
-from pto_wsp.kernels.library.norm import softmax
+from pto_wsp.kernels.library.attention import decode, flash_attention, merge_partials, rope
+from pto_wsp.kernels.library.linear import dequantise, gemm, silu_mul
+from pto_wsp.kernels.library.norm import layernorm, rmsnorm, softmax
 from pto_wsp.kernels.library.router import topk_router
 
 __all__ = [

@@ -1,6 +1,7 @@
 """Attention by tiles: whole, or in parts that are merged."""
 
 # Annotations are values here, made from the arguments around them.
+# pyright: basic, reportInvalidTypeForm=false, reportArgumentType=false
 import functools
 
 from pto_wsp import DType, In, Kernel, Out, PagedTensor, Scalar, Tensor, Tile, kernel, pto
@@ -77,9 +78,7 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
     `parts[chunk, head, dim]`, `stats[chunk, head, 2]`."""
 
     @kernel
-    def merge_partials(
-        parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]
-    ):
+    def merge_partials(parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]):
         s = pto.carry(
             most=pto.full((heads, 1), NEVER, F32),
             total=pto.zeros((heads, 1), F32),

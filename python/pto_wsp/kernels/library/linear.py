@@ -1,6 +1,7 @@
 """Products, and what stands around them."""
 
 # Annotations are values here, made from the arguments around them.
+# pyright: basic, reportInvalidTypeForm=false, reportArgumentType=false
 import functools
 
 from pto_wsp import DType, In, Kernel, Out, Tensor, Tile, kernel, pto

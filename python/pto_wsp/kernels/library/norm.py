@@ -1,6 +1,7 @@
 """Kernels that bring rows to a common scale."""
 
 # Annotations are values here, made from the arguments around them.
+# pyright: basic, reportInvalidTypeForm=false, reportArgumentType=false
 import functools
 
 from pto_wsp import DType, In, Kernel, Out, Scalar, Tile, kernel, pto

@@ -1,6 +1,7 @@
 """Which experts a token goes to."""
 
 # Annotations are values here, made from the arguments around them.
+# pyright: basic, reportInvalidTypeForm=false, reportArgumentType=false
 import functools
 
 from pto_wsp import DType, In, Kernel, Out, Tile, kernel, pto
