@@ -51,7 +51,7 @@ def bench_kernel(
         compiled = time.perf_counter() - begin
         calls, samples = _time(program)
     arrays = [each for each in arguments.values() if isinstance(each, Tensor)]
-    size = sum(each.data.nbytes for each in arrays)
+    size = sum(cast("Any", each.data).nbytes for each in arrays)
     ns = statistics.median(samples)
     result = {
         "kernel": kernel.name,
