@@ -44,12 +44,13 @@ class SrcLoc:
 def user_frame() -> FrameType | None:
     """The innermost frame on the stack that is not part of this package."""
     frame = inspect.currentframe()
-    while frame is not None and _is_ours(frame):
+    while frame is not None and is_ours(frame):
         frame = frame.f_back
     return frame
 
 
-def _is_ours(frame: FrameType) -> bool:
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs code of this package."""
     # Methods that dataclasses generate have no file, but the globals of their class's module.
     file = frame.f_code.co_filename
     module = str(frame.f_globals.get("__name__", ""))

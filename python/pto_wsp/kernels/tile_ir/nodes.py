@@ -4,7 +4,8 @@ A kernel is a list of statements in SSA form. Values are scalars or tiles. A til
 whose extents are known when the kernel is compiled; at run time it may be partial: a load at the
 edge of a tensor has fewer rows or columns. What operations do with partial tiles is one rule: they
 compute where all their operands have elements (an operand whose extent is 1 has them everywhere).
-Reductions and products see those elements only, and a store writes those only.
+Reductions and products see those elements only, and a store writes those only. An extent of 1 is
+never partial: what has one row or column has it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ Attribute: TypeAlias = int | float | bool | str | tuple[int, ...]
 @dataclass(frozen=True, slots=True)
 class Block:
     """The inside of a loop or branch. A loop's first parameter is its index; the others are what is
-    carried, and `yields` is what the next iteration, or the result, gets."""
+    carried, and `yields` is what the next iteration, or the result, gets. Carried tiles keep their
+    dtype and shape; their parameter is partial where what comes in, or what is yielded, may be."""
 
     params: tuple[Value, ...]
     body: tuple[Statement, ...]

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from pto_wsp.dtypes import DType
+
 
 class Group(Enum):
     """What decides the type of a result, and how an emitter goes about it."""
@@ -129,10 +131,16 @@ OPS: dict[Op, OpInfo] = {
         _T.ANY,
         "a tile of a parameter: the parameter, then an offset for each of its dimensions; "
         "attribute sizes holds the extent of the tile in each dimension, or 0 where the offset "
-        "picks one element. What lies outside of the parameter is not part of the tile",
+        "picks one element; a scalar if all do. What lies outside of the parameter is not part of "
+        "the tile. The task fails on a negative offset, and if a picked element or the only "
+        "element of an extent of 1 does not exist",
     ),
     Op.STORE: _info(
-        _G.MEMORY, -1, _T.ANY, "writes a tile or scalar: parameter, value, offsets; like load"
+        _G.MEMORY,
+        -1,
+        _T.ANY,
+        "writes a tile, or a scalar everywhere: parameter, value, offsets; sizes like load. What "
+        "lies outside of the parameter is not written",
     ),
     Op.EXTENT: _info(_G.MEMORY, 1, _T.ANY, "the extent of a parameter in dimension dim, i64"),
     Op.GATHER: _info(
@@ -140,7 +148,7 @@ OPS: dict[Op, OpInfo] = {
         2,
         _T.ANY,
         "rows of a rank-2 parameter or tile, by a column of integers; a row that does not exist is "
-        "zeros",
+        "zeros. Attribute cols: how many columns, from the first on",
     ),
     Op.SCATTER: _info(
         _G.MEMORY,
@@ -197,16 +205,25 @@ OPS: dict[Op, OpInfo] = {
         _G.CAST,
         1,
         _T.ANY,
-        "another dtype: to a float rounds to nearest even; from a float to an integer rounds as "
+        "attribute dtype: to a float rounds to nearest even; from a float to an integer rounds as "
         "attribute rounding says, stops at the ends of the range, and NaN is 0; between integers "
-        "keeps the low bits",
+        "keeps the low bits; to bool is x != 0",
     ),
-    Op.SUM_OF: _info(_G.REDUCE, 1, _T.NUMBER, "sum; attribute axis: 1 along rows, 0 along columns"),
-    Op.MAX_OF: _info(_G.REDUCE, 1, _T.NUMBER, "largest element; NaN if there is one"),
-    Op.MIN_OF: _info(_G.REDUCE, 1, _T.NUMBER, "smallest element; NaN if there is one"),
-    Op.MEAN_OF: _info(_G.REDUCE, 1, _T.FLOAT, "sum / number of elements"),
+    Op.SUM_OF: _info(
+        _G.REDUCE, 1, _T.NUMBER, "sum, 0 of nothing; attribute axis: 1 within rows, 0 down columns"
+    ),
+    Op.MAX_OF: _info(
+        _G.REDUCE, 1, _T.NUMBER, "largest element; NaN if there is one; of nothing the least value"
+    ),
+    Op.MIN_OF: _info(
+        _G.REDUCE, 1, _T.NUMBER, "smallest element; NaN if there is one; of nothing the largest"
+    ),
+    Op.MEAN_OF: _info(_G.REDUCE, 1, _T.FLOAT, "sum / number of elements; of nothing NaN"),
     Op.ARGMAX_OF: _info(
-        _G.REDUCE, 1, _T.NUMBER, "where the largest element is, i32: the first, or the first NaN"
+        _G.REDUCE,
+        1,
+        _T.NUMBER,
+        "where the largest element is, i32: the first, or the first NaN; 0 of nothing",
     ),
     Op.PAD: _info(
         _G.MOVE, 2, _T.ANY, "the whole tile: the scalar where a partial tile has nothing"
@@ -214,15 +231,22 @@ OPS: dict[Op, OpInfo] = {
     Op.RESHAPE: _info(_G.MOVE, 1, _T.ANY, "the same elements row by row; attribute shape"),
     Op.TRANSPOSE: _info(_G.MOVE, 1, _T.ANY, "rows become columns"),
     Op.SLICE: _info(
-        _G.MOVE, 3, _T.ANY, "a part of a tile: tile, first row, first column; attribute shape"
+        _G.MOVE,
+        3,
+        _T.ANY,
+        "a part of a tile: tile, first row, first column; attribute shape. The task fails if the "
+        "part reaches beyond the type of the tile, or if an extent of 1 has nothing",
     ),
     Op.CONCAT: _info(_G.MOVE, -1, _T.ANY, "tiles behind each other; attribute axis"),
-    Op.ITEM: _info(_G.MOVE, 3, _T.ANY, "one element as a scalar: tile, row, column"),
+    Op.ITEM: _info(
+        _G.MOVE, 3, _T.ANY, "one element, which must exist, as a scalar: tile, row, column"
+    ),
     Op.MATMUL: _info(
         _G.MATMUL,
         2,
         _T.NUMBER,
-        "product; f16 and bf16 add up in f32 and give f32, i8 and u8 in i32 and give i32",
+        "product, over the inner elements that both have; f16 and bf16 add up in f32 and give f32, "
+        "i8 and u8 in i32 and give i32",
     ),
     Op.MATMUL_ACC: _info(_G.MATMUL, 3, _T.NUMBER, "first operand + the product of the others"),
     Op.TOPK: _info(
@@ -240,8 +264,53 @@ OPS: dict[Op, OpInfo] = {
         "their order; NaN counts as the largest",
     ),
     Op.FOR: _info(
-        _G.CONTROL, -1, _T.ANY, "start, stop, step (i64) and what the first iteration is given"
+        _G.CONTROL,
+        -1,
+        _T.ANY,
+        "start, stop, step (i64) and what the first iteration is given; the task fails on a step "
+        "below 1. A carried tile may be partial in its block parameter and whole where it begins",
     ),
-    Op.WHEN: _info(_G.CONTROL, -1, _T.ANY, "a bool, and what the branches are given"),
+    Op.WHEN: _info(_G.CONTROL, 1, _T.BOOL, "one of two branches, by a scalar"),
 }
 assert set(OPS) == set(Op)
+
+# The attributes of each operation, all of them required, with what they hold.
+ATTRIBUTES: dict[Op, dict[str, type | tuple[type, ...]]] = {
+    Op.CONST: {"value": (int, float, bool), "dtype": str},
+    Op.LOAD: {"sizes": tuple},
+    Op.STORE: {"sizes": tuple},
+    Op.EXTENT: {"dim": int},
+    Op.GATHER: {"cols": int},
+    Op.FULL: {"shape": tuple},
+    Op.ARANGE: {"shape": tuple, "axis": int},
+    Op.CAST: {"dtype": str, "rounding": str},
+    Op.SUM_OF: {"axis": int},
+    Op.MAX_OF: {"axis": int},
+    Op.MIN_OF: {"axis": int},
+    Op.MEAN_OF: {"axis": int},
+    Op.ARGMAX_OF: {"axis": int},
+    Op.RESHAPE: {"shape": tuple},
+    Op.SLICE: {"shape": tuple},
+    Op.CONCAT: {"axis": int},
+    Op.TOPK: {"k": int},
+    Op.SORT: {"descending": bool},
+}
+ROUNDINGS = ("nearest", "zero", "floor", "ceil")
+
+FLOATS = frozenset({DType.F64, DType.F32, DType.F16, DType.BF16})
+INTEGERS = frozenset(set(DType) - FLOATS - {DType.BOOL})
+DTYPES: dict[Types, frozenset[DType]] = {
+    Types.ANY: frozenset(DType),
+    Types.NUMBER: FLOATS | INTEGERS,
+    Types.FLOAT: FLOATS,
+    Types.INTEGER: INTEGERS,
+    Types.LOGIC: INTEGERS | {DType.BOOL},
+    Types.BOOL: frozenset({DType.BOOL}),
+}
+# What products add up in, and give; every other dtype stays what it is.
+PRODUCT = {
+    DType.F16: DType.F32,
+    DType.BF16: DType.F32,
+    DType.I8: DType.I32,
+    DType.U8: DType.I32,
+}
