@@ -7,13 +7,27 @@
 
 namespace ptowsp::tile {
 
+// One copy for all products of these types: what is inside is large, and gcc likes to copy it for
+// the constants of each call.
+#if defined(__clang__)
+#define PTOWSP_ONE_COPY __attribute__((noinline))
+#else
+#define PTOWSP_ONE_COPY __attribute__((noinline, noclone))
+#endif
+template <class A, class B, class Acc>
+PTOWSP_ONE_COPY void multiply(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
+                                i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
+                                std::byte* scratch) {
+  matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch);
+}
+
 template <class D, class A, class B>
 PTOWSP_TILE void product(D& d, const A& a, const B& b, bool accumulate, std::byte* scratch) {
   const i64 inner = least(a.cols, b.rows);
   d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
   d.cols = accumulate ? least(d.cols, b.cols) : b.cols;
-  matmul(d.rows, d.cols, inner, a.data, a.row_stride, a.col_stride, b.data, b.row_stride,
-         b.col_stride, d.data, d.row_stride, accumulate, scratch);
+  multiply(d.rows, d.cols, inner, a.data, a.row_stride, a.col_stride, b.data, b.row_stride,
+           b.col_stride, d.data, d.row_stride, accumulate, scratch);
 }
 template <class D, class A, class B>
 PTOWSP_TILE void TMATMUL(D& d, const A& a, const B& b, std::byte* scratch) {
