@@ -75,11 +75,12 @@ from pto_wsp.frontend import slot_u64 as slot_u64
 from pto_wsp.frontend import workload as workload
 
 if TYPE_CHECKING:
+    from pto_wsp.kernels import pto as pto
     from pto_wsp.plan import Plan as Plan
     from pto_wsp.runtime.program import Program as Program
 
 # Compiling loads the native core; a program that only traces does without it.
-_LOADED_ON_USE = {"Plan": "pto_wsp.driver", "Program": "pto_wsp.driver"}
+_LOADED_ON_USE = {"Plan": "pto_wsp.driver", "Program": "pto_wsp.driver", "pto": "pto_wsp.kernels"}
 
 
 def __getattr__(name: str) -> Any:

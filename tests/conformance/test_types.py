@@ -43,7 +43,7 @@ ROWS, COLS = MemLayout.row_major(), MemLayout.col_major()
 # --- tiles ---
 
 
-@kernel
+@kernel(body="python")
 def fill(x: Out[Tile[2, 4, DType.I64]], s: Scalar[DType.I64]):
     x[...] = s
 
@@ -187,12 +187,12 @@ def test_pages_as_tiles(target: str) -> None:
 # --- locations ---
 
 
-@kernel
+@kernel(body="python")
 def load(x: In[Tensor], t: Out[Tile[8, DType.I64, Location.UB]]):
     t[...] = x
 
 
-@kernel
+@kernel(body="python")
 def store(t: In[Tile[8, DType.I64, Location.UB]], y: Out[Tensor]):
     y[...] = 2 * t
 

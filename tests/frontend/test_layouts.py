@@ -49,7 +49,7 @@ def touch(x: InOut[Tensor]):
     x[...] += 1
 
 
-@kernel
+@kernel(body="python")
 def on_chip(x: InOut[Tile[4, 8, DType.F32, Location.UB]]):
     x[...] += 1
 

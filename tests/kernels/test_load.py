@@ -58,12 +58,12 @@ def test_missing_python_functions() -> None:
 
 def test_form_of_another_version() -> None:
     sketch = Sketch()
-    sketch.kernel("fused", [P("a")], form=BodyForm.TILE_IR)
+    sketch.kernel("fused", [P("a")], form=BodyForm.SYMBOL)
     with pytest.raises(CompileError) as caught:
         load_kernels(sketch.build(), {})
     assert str(caught.value) == (
-        "[PTO903] kernel 'fused' has a body of form TILE_IR\n"
-        "  why: this version runs Python and C++ bodies"
+        "[PTO903] kernel 'fused' has a body of form SYMBOL\n"
+        "  why: this version runs Python, C++ and tile bodies"
     )
 
 

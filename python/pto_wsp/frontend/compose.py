@@ -34,7 +34,7 @@ class Traced:
     @property
     def callables(self) -> dict[str, Callable[..., None]]:
         """The Python bodies, by kernel name."""
-        return {n: k.fn for n, k in self.kernels.items() if k.cpp_src is None}
+        return {n: k.fn for n, k in self.kernels.items() if k.form is ir.BodyForm.PYTHON}
 
 
 def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:

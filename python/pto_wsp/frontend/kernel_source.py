@@ -51,6 +51,33 @@ def cpp_text(function: FunctionType) -> SrcLoc:
     return SrcLoc(file, literal.lineno, before + quotes.end() + 1)
 
 
+def leaves_with(function: FunctionType) -> SrcLoc | None:
+    """Where a function leaves a `with` block by return, break or continue; None if nowhere."""
+    node = _node(function)
+    withs = () if node is None else ast.walk(node)
+    for each in withs:
+        if isinstance(each, ast.With):
+            found = _jump(each.body, ast.Return, ast.Break, ast.Continue)
+            if found is not None:
+                return SrcLoc(function.__code__.co_filename, found.lineno)
+    return None
+
+
+def _jump(body: list[ast.stmt], *kinds: type[ast.stmt]) -> ast.stmt | None:
+    """The first statement of these kinds that leaves the body."""
+    for statement in body:
+        if isinstance(statement, kinds):
+            return statement
+        inner = (ast.Return,) if isinstance(statement, ast.For | ast.While) else kinds
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            continue
+        for part in ("body", "orelse", "handlers", "finalbody"):
+            found = _jump(getattr(statement, part, []), *inner)
+            if found is not None:
+                return found
+    return None
+
+
 def _decorator_line(function: FunctionType) -> SrcLoc:
     return SrcLoc(function.__code__.co_filename, function.__code__.co_firstlineno)
 

@@ -26,6 +26,7 @@ from pto_wsp.frontend.annotations import (
     param_of,
 )
 from pto_wsp.frontend.handles import Handle, waits
+from pto_wsp.frontend.kernel_body import TileMethods, body_form, tile_body
 from pto_wsp.frontend.scalar_expr import (
     SymBool,
     SymFloat,
@@ -45,7 +46,7 @@ from pto_wsp.srcloc import SrcLoc
 _HEADER = re.compile(r"""(?:#\s*include\s*)?(<[^<>\n]+>|"[^"\n]+")""")
 
 
-class Kernel:
+class Kernel(TileMethods):
     """A kernel: `k[i, j](x=X[i], out=Y[j])` inside a workload generates one task. The brackets
     give the task its indices and may be left out."""
 
@@ -56,6 +57,7 @@ class Kernel:
         cpp_src: str | None,
         includes: tuple[str, ...],
         exec_unit: ir.ExecUnit = ir.ExecUnit.ANY,
+        form: ir.BodyForm = ir.BodyForm.PYTHON,
     ) -> None:
         self.name = function.__name__
         self.fn = function
@@ -63,6 +65,8 @@ class Kernel:
         self.cpp_src = cpp_src
         self.includes = includes
         self.exec_unit = exec_unit
+        self.form = form
+        self._tile = tile_body(self.name, function) if form is ir.BodyForm.TILE_IR else None
         self.loc = (
             kernel_source.definition(function)
             if cpp_src is None
@@ -189,11 +193,11 @@ class Kernel:
 
     def decl(self, params: tuple[ir.AnyParam, ...]) -> ir.KernelDecl:
         """The declaration of this kernel specialised to dtypes, ranks and constants."""
-        form, source = ir.BodyForm.CPP, self.cpp_src
-        if source is None:
-            form, source = ir.BodyForm.PYTHON, f"{self.fn.__module__}.{self.fn.__qualname__}"
+        source = self.cpp_src or f"{self.fn.__module__}.{self.fn.__qualname__}"
+        if self._tile is not None:
+            source = self._tile.text(params)
         return ir.KernelDecl(
-            self.name, params, form, source, self.includes, self.loc, self.exec_unit
+            self.name, params, self.form, source, self.includes, self.loc, self.exec_unit
         )
 
     def _index(self, part: object) -> SymInt:
@@ -278,12 +282,17 @@ class IndexedKernel:
 def kernel(function: Callable[..., None], /) -> Kernel: ...
 @overload
 def kernel(
-    *, cpp_src: str | None = None, cpp_includes: Sequence[str] = (), exec_unit: str = "any"
+    *,
+    body: str | None = None,
+    cpp_src: str | None = None,
+    cpp_includes: Sequence[str] = (),
+    exec_unit: str = "any",
 ) -> Callable[[Callable[..., None]], Kernel]: ...
 def kernel(
     function: Callable[..., None] | None = None,
     /,
     *,
+    body: str | None = None,
     cpp_src: str | None = None,
     cpp_includes: Sequence[str] = (),
     exec_unit: str = "any",
@@ -291,8 +300,10 @@ def kernel(
     """Make a kernel of a function whose parameters are annotated In[Tensor], Out[Tensor] or
     InOut[Tensor].
 
-    The body runs once per task on NumPy views of the regions. With `cpp_src`, that C++ text is the
-    body instead and the Python body is `...`; `cpp_includes` are headers for it, such as "<cmath>".
+    `body` says what the function holds: "python" runs once per task on NumPy views of the regions;
+    "tile", which kernels with Tile parameters have unless they say otherwise, is traced with pto
+    functions and compiled; "cpp" is the text of `cpp_src`, below a Python body of `...`.
+    `cpp_includes` are headers for it, such as "<cmath>".
     `exec_unit` is the kind of core that runs it, "vector", "cube" or "any", where a schedule
     divides workers by it: Pools.by_exec_unit().
     """
@@ -324,7 +335,8 @@ def kernel(
                 "leave `...` as the Python body, or remove cpp_src",
                 kernel_source.definition(plain),
             )
-        return Kernel(plain, params, cpp_src, includes, unit)
+        form = body_form(plain, params, body, cpp_src)
+        return Kernel(plain, params, cpp_src, includes, unit, form)
 
     return decorate if function is None else decorate(function)
 

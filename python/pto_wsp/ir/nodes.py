@@ -343,6 +343,7 @@ class BodyForm(Enum):
 
     PYTHON = "python"
     CPP = "cpp"
+    TILE_IR = "tile"
 
 
 class ExecUnit(Enum):
@@ -358,8 +359,8 @@ class ExecUnit(Enum):
 class KernelDecl:
     """A kernel specialised to the dtypes and ranks of its arguments.
 
-    `source` is the C++ body, or the qualified name of the Python function; `includes` are the lines
-    that go above a C++ body.
+    `source` is the C++ body, the text form of tile operations, or the qualified name of the Python
+    function; `includes` are the lines that go above a C++ body.
     """
 
     name: str

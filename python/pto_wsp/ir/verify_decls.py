@@ -143,10 +143,12 @@ def kernel_body_fits_its_form(kernel: KernelDecl, _: Scope) -> Faults:
         yield from _text_faults("kernel source", text, MAX_SOURCE_BYTES)
     if kernel.form is BodyForm.CPP:
         return
+    kind = "Tile" if kernel.form is BodyForm.TILE_IR else "Python"
     if kernel.includes:
-        yield Fault(f"Python kernel '{kernel.name}' has C++ includes")
+        yield Fault(f"{kind} kernel '{kernel.name}' has C++ includes")
     if not kernel.source:
-        yield Fault(f"Python kernel '{kernel.name}' does not name its function")
+        lacks = "has no operations" if kind == "Tile" else "does not name its function"
+        yield Fault(f"{kind} kernel '{kernel.name}' {lacks}")
 
 
 def directive_is_legal(directive: Directive, _: Scope) -> Faults:

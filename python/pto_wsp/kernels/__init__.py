@@ -1,5 +1,6 @@
 """Kernel bodies: C++ is compiled and loaded, Python functions are taken from the caller."""
 
+from pto_wsp.kernels import pto as pto
 from pto_wsp.kernels.abi import NativeCall as NativeCall
 from pto_wsp.kernels.abi import NativeFunction as NativeFunction
 from pto_wsp.kernels.abi import NativePages as NativePages

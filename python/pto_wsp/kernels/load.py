@@ -12,6 +12,7 @@ from pto_wsp.errors import CompileError
 from pto_wsp.kernels.compile import compile_unit
 from pto_wsp.kernels.compiler import Build
 from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point, scratch_symbol
+from pto_wsp.kernels.tile_body import tile_function
 from pto_wsp.plan import BodyForm, Plan, Section
 
 
@@ -38,10 +39,15 @@ LoadedKernel: TypeAlias = PythonKernel | NativeKernel
 
 
 def load_kernels(
-    plan: Plan, callables: Mapping[str, Callable[..., None]], build: Build | None = None
+    plan: Plan,
+    callables: Mapping[str, Callable[..., None]],
+    build: Build | None = None,
+    *,
+    evaluate_tiles: bool = False,
 ) -> tuple[LoadedKernel, ...]:
-    """The kernels of a plan in KERNEL table order. C++ bodies are compiled; Python functions are
-    taken from `callables` by kernel name."""
+    """The kernels of a plan in KERNEL table order. C++ bodies and tile kernels are compiled, unless
+    `evaluate_tiles` asks for the NumPy meaning of the latter; Python functions are taken from
+    `callables` by kernel name."""
     forms = [_form(plan, index) for index in range(len(plan.kernel_names))]
     missing = [
         index
@@ -50,27 +56,31 @@ def load_kernels(
     ]
     if missing:
         raise _missing_error(plan, missing)
-    unit = emit_cpp(plan)
+    unit = emit_cpp(plan, with_tiles=not evaluate_tiles)
     library = None if unit is None else compile_unit(plan, unit, build or Build())
-    return tuple(
-        PythonKernel(name, callables[name])
-        if form is BodyForm.PYTHON
-        else NativeKernel(name, _address(library, index), library, _scratch(library, index))
-        for index, (name, form) in enumerate(zip(plan.kernel_names, forms, strict=True))
-    )
+    loaded: list[LoadedKernel] = []
+    for index, (name, form) in enumerate(zip(plan.kernel_names, forms, strict=True)):
+        if form is BodyForm.PYTHON:
+            loaded.append(PythonKernel(name, callables[name]))
+        elif form is BodyForm.TILE_IR and evaluate_tiles:
+            loaded.append(PythonKernel(name, tile_function(plan, index)))
+        else:
+            address, scratch = _address(library, index), _scratch(library, index)
+            loaded.append(NativeKernel(name, address, library, scratch))
+    return tuple(loaded)
 
 
 def _form(plan: Plan, index: int) -> BodyForm:
-    """PYTHON or CPP. A kernel without a body in the plan has to come from the caller."""
+    """What can be run. A kernel without a body in the plan has to come from the caller."""
     body = plan.body(index)
     form = BodyForm.PYTHON if body is None else BodyForm(body.form)
-    if form in (BodyForm.PYTHON, BodyForm.CPP):
+    if form in (BodyForm.PYTHON, BodyForm.CPP, BodyForm.TILE_IR):
         return form
     raise CompileError(
         Code.TARGET_LIMIT,
         f"kernel {plan.kernel_names[index]!r} has a body of form {form.name}",
         loc=plan.loc(Section.KERNEL, index),
-        why="this version runs Python and C++ bodies",
+        why="this version runs Python, C++ and tile bodies",
     )
 
 

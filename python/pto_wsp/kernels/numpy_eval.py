@@ -8,7 +8,7 @@ scalar is an array without dimensions. `numpy_ops` says what each operation comp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class _Evaluation:
     def _statement(self, statement: Statement) -> None:
         operands = [self._values[operand.number] for operand in statement.operands]
         attributes = dict(statement.attributes)
+        results: Any
         if statement.op is Op.FOR:
             results = self._for(statement.blocks[0], operands)
         elif statement.op is Op.WHEN:
@@ -49,9 +50,8 @@ class _Evaluation:
             results = _MEMORY[statement.op](operands, attributes)
         else:
             results = COMPUTE[statement.op](statement, operands, attributes)
-        if not isinstance(results, tuple):
-            results = (results,)
-        for result, value in zip(statement.results, results, strict=True):
+        values = cast("tuple[Any, ...]", results if isinstance(results, tuple) else (results,))
+        for result, value in zip(statement.results, values, strict=True):
             _check_extents(result, value)
             self._values[result.number] = value
 

@@ -78,6 +78,10 @@ def _function_of_double(function: Callable[[Any], Any]) -> Callable[[Array], Arr
     return compute
 
 
+def _relu(x: Array) -> Array:
+    return np.maximum(x, np.zeros_like(x))
+
+
 def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
@@ -176,27 +180,28 @@ def _min(x: Array, axis: int) -> Array:
 
 
 def _mean(x: Array, axis: int) -> Array:
-    return np.sum(x, axis=axis, dtype=x.dtype) / x.dtype.type(x.shape[axis])
+    return _sum(x, axis) / np.asarray(x.shape[axis], x.dtype)
 
 
 def _argmax(x: Array, axis: int) -> Array:
     if x.shape[axis] == 0:
         return np.zeros(x.shape[1 - axis], np.int32)
-    return np.argmax(x, axis=axis)
+    return np.asarray(np.argmax(x, axis=axis))
 
 
 # --- moving elements -----------------------------------------------------------------------------
 
 
 def _full(statement: Statement, operands: Sequence[Array], attributes: Attributes) -> Array:
-    return np.full(attributes["shape"], operands[0], operands[0].dtype)
+    made: Array = np.full(attributes["shape"], operands[0], operands[0].dtype)
+    return made
 
 
 def _arange(statement: Statement, operands: Sequence[Array], attributes: Attributes) -> Array:
     (start,) = operands
     axis, shape = int(attributes["axis"]), attributes["shape"]
-    counted = wide(start) + np.arange(shape[axis]).astype(wide(start).dtype)
-    line = _typed(statement, counted)
+    steps = np.arange(int(shape[axis]), dtype=np.int64).astype(wide(start).dtype)
+    line = _typed(statement, np.add(wide(start), steps))
     return np.broadcast_to(np.expand_dims(line, 1 - axis), shape).copy()
 
 
@@ -288,13 +293,13 @@ COMPUTE: dict[Op, Compute] = {
     Op.LOG: _map(np.log),
     Op.SQRT: _map(np.sqrt),
     Op.RSQRT: _map(_function_of_double(lambda x: 1 / np.sqrt(x))),
-    Op.RECIP: _map(lambda x: x.dtype.type(1) / x),
+    Op.RECIP: _map(np.reciprocal),
     Op.TANH: _map(np.tanh),
     Op.SIGMOID: _map(_function_of_double(_sigmoid)),
     Op.ERF: _map(_function_of_double(_erf_of)),
     Op.SIN: _map(np.sin),
     Op.COS: _map(np.cos),
-    Op.RELU: _map(lambda x: np.maximum(x, x.dtype.type(0))),
+    Op.RELU: _map(_relu),
     Op.GELU: _map(_function_of_double(_gelu)),
     Op.SILU: _map(_function_of_double(_silu)),
     Op.FLOOR: _map(np.floor),

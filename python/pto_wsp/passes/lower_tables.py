@@ -272,7 +272,7 @@ def lower_kernel(decl: ir.KernelDecl, builder: plan.PlanBuilder) -> int:
 
 def _body_bytes(decl: ir.KernelDecl) -> bytes:
     match decl.form:
-        case ir.BodyForm.PYTHON:
+        case ir.BodyForm.PYTHON | ir.BodyForm.TILE_IR:
             return decl.source.encode()
         case ir.BodyForm.CPP:
             parts = {"includes": decl.includes, "source": decl.source}

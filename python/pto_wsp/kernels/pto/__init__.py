@@ -8,7 +8,7 @@ from pto_wsp.kernels.pto.control import otherwise as otherwise
 from pto_wsp.kernels.pto.control import when as when
 from pto_wsp.kernels.pto.functions import abs as abs
 from pto_wsp.kernels.pto.functions import arange as arange
-from pto_wsp.kernels.pto.functions import cast_to as cast
+from pto_wsp.kernels.pto.functions import cast as cast
 from pto_wsp.kernels.pto.functions import ceil as ceil
 from pto_wsp.kernels.pto.functions import col_argmax as col_argmax
 from pto_wsp.kernels.pto.functions import col_max as col_max

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
@@ -175,7 +176,7 @@ def where(mask: Any, a: Any, b: Any) -> Any:
     return emit(Op.WHERE, [chosen, *pair("where", a, b)], "where")[0]
 
 
-def cast_to(x: Any, dtype: DType, rounding: str = "nearest") -> Any:
+def cast(x: Any, dtype: DType, rounding: str = "nearest") -> Any:
     """Another dtype. From floats to integers `rounding` is "nearest" (to even), "zero", "floor" or
     "ceil"; numbers beyond the range become its ends, NaN becomes 0."""
     value = as_value(x, "cast")
@@ -289,7 +290,7 @@ def item(x: Any, row: Any = 0, col: Any = 0) -> ScalarValue:
     """One element of a tile as a scalar."""
     places = [_place("item", each) for each in (row, col)]
     (made,) = emit(Op.ITEM, [as_value(x, "item"), *places], "item")
-    return cast(ScalarValue, made)
+    return typing.cast(ScalarValue, made)
 
 
 # --- products and order --------------------------------------------------------------------------
@@ -318,7 +319,7 @@ def sort(x: Any, *, descending: bool = False) -> tuple[TileValue, TileValue]:
 
 def _two(made: tuple[TracedValue, ...]) -> tuple[TileValue, TileValue]:
     values, places = made
-    return cast(TileValue, values), cast(TileValue, places)
+    return typing.cast(TileValue, values), typing.cast(TileValue, places)
 
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -351,6 +352,8 @@ def _place(what: str, value: object) -> ScalarValue:
 
 def _shape(what: str, shape: object) -> tuple[int, ...]:
     """Two extents; a single number is one row."""
-    parts = cast("tuple[object, ...]", shape) if isinstance(shape, tuple | list) else (1, shape)
+    parts = (
+        typing.cast("tuple[object, ...]", shape) if isinstance(shape, tuple | list) else (1, shape)
+    )
     sizes = tuple(_integer(what, part) for part in parts)
     return sizes if len(sizes) != 1 else (1, sizes[0])

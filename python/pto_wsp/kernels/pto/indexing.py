@@ -53,12 +53,13 @@ def _dim(part: object, extent: int | None, what: str) -> DimIndex:
     if not isinstance(part, slice):
         _check_integer(part, what)
         return DimIndex(part, 0)
-    if part.step is not None and part.step != 1:
+    begin, end, step = cast("tuple[Any, Any, Any]", (part.start, part.stop, part.step))  # pyright: ignore[reportUnknownMemberType]
+    if step is not None:
         raise _error(
             f"{what} with a step", "elements of a tile lie side by side", "remove the step"
         )
-    start: object = 0 if part.start is None else part.start
-    stop: object = extent if part.stop is None else part.stop
+    start: object = 0 if begin is None else begin
+    stop: object = extent if end is None else end
     if stop is None:
         raise _error(
             f"{what} to an end that is not known",

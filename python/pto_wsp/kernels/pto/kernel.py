@@ -18,10 +18,11 @@ from pto_wsp.srcloc import SrcLoc
 
 @dataclass(frozen=True, slots=True)
 class TracedParam:
-    """A parameter: memory, a scalar, or the constant that it is in this specialisation."""
+    """A parameter: memory, a scalar, or the constant that it is in this specialisation; None of a
+    token, which has no elements."""
 
     name: str
-    type: RefType | ScalarType | int | float | bool
+    type: RefType | ScalarType | int | float | bool | None
 
 
 def trace_kernel(

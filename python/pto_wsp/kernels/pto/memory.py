@@ -13,8 +13,9 @@ from pto_wsp.kernels.tile_ir import Op
 
 
 def load(source: Any) -> Any:
-    """The tile in a tile parameter, or in a part of any parameter: `pto.load(k[p : p + 64, h])`. A
-    scalar if all indices are numbers. Elements outside of the parameter are not part of the tile."""
+    """The tile in a tile parameter, or in a part of any parameter: `pto.load(k[p : p + 64, h])`; a
+    scalar if all indices are numbers. What lies outside of the parameter is not part of the tile.
+    """
     return _part(source, "load").load()
 
 

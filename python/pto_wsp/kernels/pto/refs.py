@@ -62,6 +62,14 @@ class Ref(Loadable):
         extents = self.type.tile or (None,) * self.type.rank
         return RefPart(self, dim_indices(index, tuple(extents), f"{self.name}[...]"))
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise current("an assignment").error(
+            Code.TILE_REFERENCE,
+            f"an assignment to {self.name}[...]",
+            "tile code is traced; it writes with pto.store",
+            f'write pto.store({self.name}[...], value), or say @kernel(body="python") for NumPy',
+        )
+
     def check(self, what: str) -> Value:
         """The parameter, for an operation of the current trace."""
         trace = current(f"pto.{what}")
@@ -127,12 +135,13 @@ class RefPart(Loadable):
         ref, offsets, sizes = self.place("load")
         trace = self.ref.trace
         (made,) = trace.emit(Op.LOAD, [ref, *offsets], (("sizes", sizes),))
-        trace.names.setdefault(made.number, self.ref.name)
         return wrap(trace, made)
 
     def loaded(self, what: str) -> TracedValue:
         if self.ref.type.tile is not None or self.ref.type.rank == 0:
-            return self.load()
+            made = self.load()
+            self.ref.trace.rename(made.traced(what), self.ref.name)
+            return made
         raise current(what).error(
             Code.TILE_REFERENCE,
             f"{what} of a part of the tensor {self.ref.name}",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
+from typing import Any
 from weakref import ref as weak
 
 from pto_wsp import srcloc
@@ -101,6 +102,11 @@ class Trace:
         self.names[value.number] = name
         self._named_at, self._last_named = place, value.number
 
+    def rename(self, value: Value, name: str) -> None:
+        """A value that has a name of its own, whatever the result is called."""
+        self.names[value.number] = name
+        self._named_at = None
+
     def target(self) -> str | None:
         """The name that the user's current instruction stores into: of a loop its variable."""
         frame = self._user_frame()
@@ -161,11 +167,12 @@ def _targets(code: CodeType) -> dict[int, str]:
     before: int | None = None
     for instruction in dis.get_instructions(code):
         if before is not None and instruction.opname in _STORES:
-            target: object = instruction.argval
-            target = target[0] if isinstance(target, tuple) else target  # pyright: ignore
+            stored: Any = instruction.argval
+            if instruction.opname == "STORE_FAST_LOAD_FAST":
+                stored = stored[0]
             # While a Python function runs, the caller stands at the end of its call.
             offsets = range(before, instruction.offset, 2)
-            found |= {offset: target for offset in offsets if isinstance(target, str)}
+            found |= {offset: stored for offset in offsets if isinstance(stored, str)}
         before = instruction.offset
     return found
 

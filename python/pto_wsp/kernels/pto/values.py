@@ -253,10 +253,10 @@ def as_value(operand: object, what: str) -> TracedValue:
     trace = current(f"pto.{what}")
     kind = type(operand).__name__
     fix = "compute with tiles, scalars and numbers"
-    if isinstance(operand, np.ndarray):
-        fix = "pass the array as a parameter of the kernel"
     if is_number(operand):
         fix = "say its dtype: pto.scalar(1.0, DType.F32)"
+    if isinstance(operand, np.ndarray):
+        fix = "pass the array as a parameter of the kernel"
     raise trace.error(
         Code.TILE_ARGUMENT,
         f"{what} of {kind}",
@@ -328,7 +328,7 @@ _LINEAR: dict[Op, Callable[[Linear, Linear], Linear | None]] = {
 _REFUSED = {
     "__bool__": (
         "the truth of a traced value",
-        "its value is known only when the kernel runs, so if, while, and, or, not cannot ask for it",
+        "it is known only when the kernel runs, so if, while, and, or, not cannot ask for it",
         "use pto.where(mask, a, b), with pto.when(condition):, and & | ~ for logic",
     ),
     "__index__": (

@@ -1,7 +1,7 @@
 """What a legal tile kernel is. The tables at the end list every rule, in the order they are tried.
 
-A rule yields what is wrong with a kernel, a statement or a block; the first thing found is raised as
-a CompileError at the statement's line. Types are asked of `infer`, which raises by itself.
+A rule yields what is wrong with a kernel, a statement or a block; the first thing found is raised
+as a CompileError at the statement's line. Types are asked of `infer`, which raises by itself.
 """
 
 from __future__ import annotations

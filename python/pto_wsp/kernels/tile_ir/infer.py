@@ -21,8 +21,8 @@ from pto_wsp.kernels.tile_ir.operands import (
     check_index,
     check_rank_2,
     check_readable,
-    check_whole,
     check_stored,
+    check_whole,
     column_of,
     dtype_error,
     dtype_of,
@@ -32,6 +32,7 @@ from pto_wsp.kernels.tile_ir.operands import (
     scalar_of,
     shape_error,
     shape_of,
+    sizes_of,
     tile_of,
     tile_shape,
     tile_type,
@@ -182,8 +183,8 @@ def _const(op: Op, operands: Sequence[Type], attributes: Attributes) -> tuple[Ty
 
 def _offsets(op: Op, ref: RefType, offsets: Sequence[Type], attributes: Attributes) -> list[int]:
     """Checks the offsets; the sizes."""
-    sizes = attributes["sizes"]
-    legal = isinstance(sizes, tuple) and len(sizes) == len(offsets) == ref.rank
+    sizes = sizes_of(attributes["sizes"])
+    legal = len(sizes) == len(offsets) == ref.rank
     if not legal or not all(0 <= size <= MAX_EXTENT for size in sizes):
         reference_error(
             f"{op.value} with {len(offsets)} offsets and sizes {sizes}",

@@ -169,15 +169,19 @@ def tile_type(
 
 
 def shape_of(op: Op, attributes: Attributes) -> tuple[int, int]:
-    shape = attributes["shape"]
-    legal = isinstance(shape, tuple) and len(shape) == 2
-    if not legal or not all(0 < size <= MAX_EXTENT for size in shape):
+    shape = sizes_of(attributes["shape"])
+    if len(shape) != 2 or not all(0 < size <= MAX_EXTENT for size in shape):
         argument_error(
             f"{op.value} of shape {shape}",
             f"a tile has two extents, each from 1 to {MAX_EXTENT}",
             "write (rows, columns), with Python numbers",
         )
     return shape[0], shape[1]
+
+
+def sizes_of(attribute: Attribute) -> tuple[int, ...]:
+    """An attribute that holds several numbers."""
+    return attribute if isinstance(attribute, tuple) else ()
 
 
 def axis_of(op: Op, attributes: Attributes) -> int:

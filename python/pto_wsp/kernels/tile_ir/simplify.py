@@ -6,9 +6,10 @@ by 1 stays, a transpose of a transpose goes, and statements whose results nobody
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels.tile_ir.nodes import Attribute, Block, ScalarType, Statement, TileKernel, Value
@@ -195,24 +196,38 @@ _NEUTRAL: dict[Op, int] = {
     Op.OR: 0,
     Op.XOR: 0,
 }
-_FOLDED: dict[Op, Callable[..., int | bool]] = {
-    Op.NEG: lambda a: -a,
-    Op.ABS: abs,
-    Op.ADD: lambda a, b: a + b,
-    Op.SUB: lambda a, b: a - b,
-    Op.MUL: lambda a, b: a * b,
-    Op.FLOORDIV: lambda a, b: a // b if b else 0,
-    Op.MOD: lambda a, b: a % b if b else 0,
+
+
+def _floordiv(a: int, b: int) -> int:
+    return a // b if b else 0
+
+
+def _mod(a: int, b: int) -> int:
+    return a % b if b else 0
+
+
+def _not(a: int) -> int:
+    return not a if isinstance(a, bool) else ~a
+
+
+_FOLDED: dict[Op, Callable[..., Any]] = {
+    Op.NEG: operator.neg,
+    Op.ABS: operator.abs,
+    Op.NOT: _not,
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.FLOORDIV: _floordiv,
+    Op.MOD: _mod,
     Op.MAX: max,
     Op.MIN: min,
-    Op.EQ: lambda a, b: a == b,
-    Op.NE: lambda a, b: a != b,
-    Op.LT: lambda a, b: a < b,
-    Op.LE: lambda a, b: a <= b,
-    Op.GT: lambda a, b: a > b,
-    Op.GE: lambda a, b: a >= b,
-    Op.NOT: lambda a: not a if isinstance(a, bool) else ~a,
-    Op.AND: lambda a, b: a & b,
-    Op.OR: lambda a, b: a | b,
-    Op.XOR: lambda a, b: a ^ b,
+    Op.AND: int.__and__,
+    Op.OR: int.__or__,
+    Op.XOR: int.__xor__,
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
 }

@@ -10,13 +10,14 @@
 A value is a number, unique in the kernel, and perhaps the user's name. Where it is defined its type
 follows: a scalar `f32`, a tile `f32[16, 128?]`, whose question mark says that there may be fewer
 columns, or a parameter: `in f32[16, 128]`, `out f32[:, :]` without known extents, `in paged
-f32[:, :]`. A block follows its statement: `do (parameters) { statements, yield values }`. `@` is the
-user's line, `#` starts a comment.
+f32[:, :]`. A block follows its statement: `do (parameters) { statements, yield values }`. `@` is
+the user's line, `#` starts a comment.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 
 from pto_wsp.kernels.tile_ir.nodes import Attribute, Block, Statement, TileKernel, Value
@@ -27,9 +28,10 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _INDENT = "  "
 
 
-def to_text(kernel: TileKernel, *, locs: bool = True) -> str:
-    """The text form of a kernel; `locs=False` leaves source positions out."""
-    printer = _Printer(locs)
+def to_text(kernel: TileKernel, *, locs: bool = True, folders: bool = True) -> str:
+    """The text form of a kernel; `locs=False` leaves source positions out, `folders=False` the
+    folders of files, so that the text is the same wherever the program lies."""
+    printer = _Printer(locs, folders)
     params = ", ".join(_defined(param) for param in kernel.params)
     head = f"tile kernel {string_or_name(kernel.name)}({params})"
     return "\n".join(
@@ -76,8 +78,9 @@ def _attribute(value: Attribute) -> str:
 
 
 class _Printer:
-    def __init__(self, locs: bool) -> None:
+    def __init__(self, locs: bool, folders: bool) -> None:
         self._locs = locs
+        self._folders = folders
 
     def body(self, statements: tuple[Statement, ...], depth: int) -> list[str]:
         return [line for each in statements for line in self.statement(each, depth)]
@@ -107,4 +110,5 @@ class _Printer:
         if loc is None or not self._locs:
             return ""
         columns = f":{loc.col}-{loc.end_col}" if loc.col or loc.end_col else ""
-        return f" @ {string_text(loc.file)}:{loc.line}{columns}"
+        file = loc.file if self._folders else os.path.basename(loc.file)
+        return f" @ {string_text(file)}:{loc.line}{columns}"

@@ -1,0 +1,102 @@
+"""What a kernel's body is, and what kernels with tile code can do beside being called."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from pto_wsp import ir, srcloc
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import CompileError
+from pto_wsp.frontend import kernel_source
+from pto_wsp.frontend.annotations import Param, TensorParam
+
+if TYPE_CHECKING:
+    from pto_wsp.frontend.tile_body import TileBody
+    from pto_wsp.kernels.tile_ir import TileKernel
+
+
+def body_form(
+    function: FunctionType, params: tuple[Param, ...], body: object, cpp_src: str | None
+) -> ir.BodyForm:
+    """What the body is; a kernel of tiles holds tile code unless it says otherwise."""
+    loc = kernel_source.definition(function)
+    what = f"kernel {function.__name__} with body={body!r}"
+    names = {form.value: form for form in ir.BodyForm}
+    if body is None and cpp_src is not None:
+        return ir.BodyForm.CPP
+    if body is None:
+        tiles = any(isinstance(param, TensorParam) and param.tile for param in params)
+        return ir.BodyForm.TILE_IR if tiles else ir.BodyForm.PYTHON
+    if body not in names:
+        fix = f"use one of {', '.join(map(repr, names))}"
+        raise CompileError(Code.KERNEL_BODY, what, loc=loc, why="there is no such body", fix=fix)
+    form = names[str(body)]
+    if (form is ir.BodyForm.CPP) is (cpp_src is None):
+        why = "cpp_src is missing" if cpp_src is None else "cpp_src is a C++ body"
+        fix = "pass cpp_src" if cpp_src is None else "remove cpp_src, or body"
+        raise CompileError(Code.KERNEL_BODY, what, loc=loc, why=why, fix=fix)
+    return form
+
+
+def tile_body(name: str, function: FunctionType) -> TileBody:
+    # Programs without tile code need not load the tile language.
+    from pto_wsp.frontend.tile_body import TileBody
+
+    return TileBody(name, function)
+
+
+class TileMethods(ABC):
+    """What `k.ir`, `k.trace(...)` and `k.run(...)` are."""
+
+    name: str
+    params: tuple[Param, ...]
+    form: ir.BodyForm
+    _tile: TileBody | None
+
+    @abstractmethod
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """One value per parameter, in their order."""
+
+    @property
+    def ir(self) -> TileKernel:
+        """The tile operations, of a kernel whose parameters say all that tracing needs."""
+        return self.trace()
+
+    def trace(self, **given: Any) -> TileKernel:
+        """The tile operations. Tensor parameters are given as arrays or as (dtype, rank), constants
+        as numbers."""
+        body = self._tile_body("trace")
+        self._known(given)
+        return body.traced(self.params, given)
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Runs the kernel alone, once, on arrays and numbers; arrays are written in place."""
+        body = self._tile_body("run")
+        given = dict(zip((p.name for p in self.params), self._bind(args, kwargs), strict=True))
+        body.run(self.params, given)
+
+    def _tile_body(self, what: str) -> TileBody:
+        if self._tile is not None:
+            return self._tile
+        raise CompileError(
+            Code.KERNEL_BODY,
+            f"{self.name}.{what} of a kernel with a {self.form.value} body",
+            loc=srcloc.here(),
+            why="only tile code is traced",
+            fix='write the body with pto functions and say @kernel(body="tile")',
+        )
+
+    def _known(self, given: Mapping[str, object]) -> None:
+        names = [param.name for param in self.params]
+        for name in given:
+            if name not in names:
+                raise CompileError(
+                    Code.KERNEL_CALL,
+                    f"kernel {self.name} is traced with an unknown argument {name}",
+                    loc=srcloc.here(),
+                    why="no parameter has that name",
+                    fix=f"the parameters are ({', '.join(names)})",
+                )
