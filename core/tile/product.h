@@ -16,9 +16,23 @@ namespace ptowsp::tile {
 #endif
 template <class A, class B, class Acc>
 PTOWSP_ONE_COPY void multiply(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
-                                i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
-                                std::byte* scratch) {
-  matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch);
+                              i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
+                              std::byte* scratch) {
+  constexpr bool kBlocked = std::is_same_v<Acc, float> || std::is_same_v<Acc, double> ||
+                            (std::is_same_v<Acc, i32> && sizeof(A) != 2);
+  if constexpr (kBlocked) {
+    matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch);
+  } else {  // integers that no machine multiplies in vectors
+    for (i64 i = 0; i < m; ++i) {
+      for (i64 j = 0; j < n; ++j) {
+        Acc sum = accumulate ? c[i * c_row + j] : Acc{};
+        for (i64 p = 0; p < k; ++p) {
+          sum = vadd(sum, vmul(a[i * a_row + p * a_col], b[p * b_row + j * b_col]));
+        }
+        c[i * c_row + j] = sum;
+      }
+    }
+  }
 }
 
 template <class D, class A, class B>

@@ -78,7 +78,7 @@ struct Line {
   }
   template <int L, bool Full, class V>
   PTOWSP_TILE void set(At<L, Full> at, V value) const {
-    const auto lanes = memory_lanes<E>(spread<Lanes<E, L>>(value));
+    const auto lanes = memory_lanes<E>(as_lanes<L>(value));
     if constexpr (How == Lie::kPadded || (Full && How == Lie::kAdjacent)) {
       store(data + at.column, lanes);
     } else {
@@ -91,6 +91,15 @@ struct Line {
   }
 
  private:
+  // Masks may have elements of any size.
+  template <int L, class V>
+  PTOWSP_TILE static auto as_lanes(V value) {
+    if constexpr (Vector<V>) {
+      return value;
+    } else {
+      return spread<Lanes<E, L>>(value);
+    }
+  }
   // Element by element: edges of tensors, and columns that lie apart.
   template <int L>
   [[gnu::noinline]] Lanes<T, L> collect(i64 column, i64 count) const {

@@ -72,8 +72,10 @@ class _Emitter:
             self._body(kernel.body, scope.decided)
         scratch_bytes = w.scratch.place()
         names = [w.names.of(param) for param in kernel.params]
-        declared = [f"[[maybe_unused]] {_cpp_param(param)} {name}"
-                    for param, name in zip(kernel.params, names, strict=True)]
+        declared = [
+            f"[[maybe_unused]] {_cpp_param(param)} {name}"
+            for param, name in zip(kernel.params, names, strict=True)
+        ]
         lines = ["using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;", ""]
         scratch = "[[maybe_unused]] std::byte* scratch"
         lines.append(f"// {_title(kernel)}")
@@ -160,7 +162,11 @@ class _Emitter:
         for user in w.uses.of(value):
             if not isinstance(user, Statement) or user.op in (Op.FOR, Op.STORE):
                 continue
-            if not is_row_wise(user) and user.results[:1] != () and user.results[0].number not in w.uses.floating:
+            if (
+                not is_row_wise(user)
+                and user.results[:1] != ()
+                and user.results[0].number not in w.uses.floating
+            ):
                 self._flush(position - 1)
                 place = w.new_tile(value)
                 self._write(value, place)
@@ -245,8 +251,10 @@ class _Emitter:
         group_dim = w.bounds.dims(value)[0] if is_tile(value) else dims[0]
         if is_tile(value) and value.number in w.uses.floating:
             group_dim = dims[0]
-        if self._open is not None and self._open.group.dim <= dims[0] and (
-            self._open.group.rows == region.shape[0]
+        if (
+            self._open is not None
+            and self._open.group.dim <= dims[0]
+            and (self._open.group.rows == region.shape[0])
         ):
             group_dim = self._open.group.dim
         group = self._group(region.shape[0], group_dim, position)

@@ -186,7 +186,7 @@ class _Finder:
             for dim in (0, 1):
                 begin, made = of[given.number][dim], yields[param.number][dim]
                 inside = of[param.number][dim]
-                varies = any(self.bounds.depth[name] > depth for name in made)
+                varies = inside == {f"{self._name_of(param)}_{WORDS[dim]}"}
                 if begin == made and not varies:
                     dims.append(begin)
                     continue
@@ -197,6 +197,7 @@ class _Finder:
                     name = shared[begin, made, size]
                 else:
                     name = shared[begin, made, size] = self._named(result, dim, depth)
+                self.bounds.depth[name] = depth
                 merge = Merge(name, size, begin, made, varies)
                 self.bounds.merges[result.number, dim] = merge
                 dims.append(frozenset({name}))
@@ -207,14 +208,21 @@ class _Finder:
         iteration."""
         of = self.bounds.of
         places = dict(zip([p.number for p in block.params[1:]], block.yields, strict=True))
+        first: dict[int, Dims] = {}  # what one iteration makes: if others make less, it varies
         while True:
             self.block(block.body, depth + 1)
             made = {p.number: of[places[p.number].number] for p in params}
+            first = first or made
             changed = False
             for param in params:
                 before = of[param.number]
                 after = tuple(
-                    self._carried(param, dim, before[dim], made[param.number][dim], depth)
+                    self._carried(
+                        (param, dim, before[dim]),
+                        made[param.number][dim],
+                        made[param.number][dim] == first[param.number][dim],
+                        depth,
+                    )
                     for dim in (0, 1)
                 )
                 changed = changed or after != before
@@ -222,10 +230,12 @@ class _Finder:
             if not changed:
                 return made
 
-    def _carried(self, param: Value, dim: int, before: Dim, made: Dim, depth: int) -> Dim:
+    def _carried(self, what: tuple[Value, int, Dim], made: Dim, settled: bool, depth: int) -> Dim:
+        param, dim, before = what
         own = f"{self._name_of(param)}_{WORDS[dim]}"
-        if any(self.bounds.depth[name] > depth for name in made) or before == {own}:
-            self.bounds.depth[own] = depth
+        inside = any(self.bounds.depth[name] > depth for name in made)
+        if inside or not settled or before == {own}:
+            self.bounds.depth[own] = depth + 1  # it changes with the iterations
             return frozenset({own})
         return before | made
 

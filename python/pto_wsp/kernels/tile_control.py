@@ -39,8 +39,10 @@ class Control:
         if not step.isdigit() or step == "0":
             w.line(f'need({step} >= 1, "a loop whose step is below 1 ({w.where(stmt)})");')
         carried = list(zip(block.params[1:], stmt.operands[3:], stmt.results, strict=True))
-        for param, given, result in carried:
-            self._begin(stmt, param, given, result)
+        for _, _, result in carried:
+            self._declare_bounds(result)
+        for param, given, _ in carried:
+            self._begin(stmt, param, given)
         index = w.names.of(block.params[0])
         w.scratch.now += 1
         begin = w.scratch.now
@@ -58,20 +60,23 @@ class Control:
             else:
                 w.scalars[result.number] = w.names.of(param)
 
-    def _begin(self, stmt: Statement, param: Value, given: Value, result: Value) -> None:
+    def _declare_bounds(self, result: Value) -> None:
+        """Bounds that change from iteration to iteration."""
+        for dim in (0, 1):
+            merge = self.w.bounds.merges.get((result.number, dim))
+            if merge is not None and merge.varies:
+                self.w.line(f"i64 {merge.name} = {self.w.bound(merge.given, merge.size)};")
+
+    def _begin(self, stmt: Statement, param: Value, given: Value) -> None:
         """The place of a carried value: that of what it begins with, if nobody else needs it."""
         w, name = self.w, self.w.names.of(param)
         if not is_tile(param):
             w.line(f"{scalar_type(dtype_of(param))} {name} = {w.scalar(given)};")
             return
-        for dim in (0, 1):
-            merge = w.bounds.merges.get((result.number, dim))
-            if merge is not None and merge.varies:
-                begin = w.bound(merge.given, merge.size)
-                w.line(f"i64 {merge.name} = {begin};")
-        taken = given.number in w.uses.floating or sum(
-            v.number == given.number for v in stmt.operands
-        ) > 1
+        taken = (
+            given.number in w.uses.floating
+            or sum(v.number == given.number for v in stmt.operands) > 1
+        )
         slot = None if taken else w.dying_slot(given, w.uses.position[id(stmt)])
         place = w.new_tile(param, slot)
         if slot is None:
@@ -123,42 +128,52 @@ class Control:
             if param.number != made.number
         ]
         params = {param.number for param, _ in pairs}
+        own = {number: w.places[number] for number in params if number in w.places}
+        written = [own[p.number].slot for p, m in pairs if is_tile(p) and not self._is_there(p, m)]
         for param, made in pairs:
-            # One that is given on as another value must be read before that place is written.
-            if made.number in params and not self._is_there(param, made):
-                if is_tile(made):
-                    self.write(made, self._spare(made))
-                else:
+            # What lies in a place that is about to be written is read first.
+            if not is_tile(made):
+                if made.number in params:
                     spare = w.names.fresh(f"{w.names.of(made)}_before")
                     w.line(f"const auto {spare} = {w.scalar(made)};")
                     w.scalars[made.number] = spare
+            elif made.number in w.places and not self._is_there(param, made):
+                before = w.place(made)
+                if before.slot is not None and before.slot in written:
+                    w.line(f"TSTORE({w.new_tile(made).text}, {before.text});")
         for param, made in pairs:
             if not is_tile(param):
                 w.line(f"{w.names.of(param)} = {w.scalar(made)};")
                 continue
-            place = w.place(param)
-            self._assign_bounds(param, made)
             if not self._is_there(param, made):
-                self.write(made, place)
+                self.write(made, own[param.number])
+        w.places |= own
+        self._assign_bounds([(param, made) for param, made in pairs if is_tile(param)])
         for param in block.params[1:]:
             w.scalars.pop(param.number, None)
-
-    def _spare(self, value: Value) -> Place:
-        return self.w.new_tile(value)
 
     def _is_there(self, param: Value, made: Value) -> bool:
         """Whether a value has been made in the place where it is to be."""
         here, there = self.w.places.get(param.number), self.w.places.get(made.number)
         return here is not None and there is not None and here.slot is there.slot is not None
 
-    def _assign_bounds(self, param: Value, made: Value) -> None:
+    def _assign_bounds(self, pairs: list[tuple[Value, Value]]) -> None:
+        """The next iteration's bounds: all are read before one is written."""
         w = self.w
-        for dim in (0, 1):
-            own, new = w.bounds.dims(param)[dim], w.bounds.dims(made)[dim]
-            name = f"{w.names.of(param)}_{WORDS[dim]}"
-            if own == {name} and new != own:
-                w.line(f"{name} = {w.bound(new, tile_type(param).shape[dim])};")
-                w.line(f"{w.places[param.number].text}.{WORDS[dim]} = {name};")
+        changes: list[tuple[str, str, str]] = []
+        for param, made in pairs:
+            for dim in (0, 1):
+                own, new = w.bounds.dims(param)[dim], w.bounds.dims(made)[dim]
+                name = f"{w.names.of(param)}_{WORDS[dim]}"
+                if own == {name} and new != own:
+                    text = w.bound(new, tile_type(param).shape[dim])
+                    changes.append((name, text, f"{w.places[param.number].text}.{WORDS[dim]}"))
+        if len(changes) > 1:
+            for number, (name, text, field) in enumerate(changes):
+                w.line(f"const i64 {name}_next = {text};")
+                changes[number] = (name, f"{name}_next", field)
+        for name, text, field in changes:
+            w.line(f"{field} = {name} = {text};")
 
     # --- branches ---
 
@@ -195,9 +210,9 @@ class Control:
             if isinstance(user, Block):
                 if id(user) not in inner:
                     return None
-            elif w.uses.owner[id(user)] == block and w.uses.position[id(user)] > last:
-                return None
-            elif w.uses.owner[id(user)] != block and w.uses.owner[id(user)] not in inner:
+            elif (w.uses.owner[id(user)] == block and w.uses.position[id(user)] > last) or (
+                w.uses.owner[id(user)] != block and w.uses.owner[id(user)] not in inner
+            ):
                 return None
         yielded = [v.number for b in stmt.blocks for v in b.yields]
         return place.slot if yielded.count(value.number) == 1 else None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pto_wsp.kernels.tile_bounds import WORDS
 from pto_wsp.kernels.tile_expr import TYPES, dtype_of, is_tile, tile_type
 from pto_wsp.kernels.tile_ir import Op, RefType, Statement, Value
-from pto_wsp.kernels.tile_windows import Region
-from pto_wsp.kernels.tile_writer import Place, Writer
+from pto_wsp.kernels.tile_windows import Region, plain
+from pto_wsp.kernels.tile_writer import Writer
 
 _COLUMN_FOLDS = {
     Op.SUM_OF: "TCOLSUM",
@@ -25,12 +24,12 @@ def emit_move(w: Writer, stmt: Statement) -> None:
         case Op.TOPK | Op.SORT:
             _sort(w, stmt)
         case Op.TRANSPOSE:
-            _simple(w, stmt, f"TTRANS({{}}, {_place(w, stmt.operands[0])});")
+            _into(w, stmt, "TTRANS", _place(w, stmt.operands[0]))
         case Op.RESHAPE:
-            _simple(w, stmt, f"TRESHAPE({{}}, {_place(w, stmt.operands[0])});")
+            _into(w, stmt, "TRESHAPE", _place(w, stmt.operands[0]))
         case Op.PAD:
             source, value = stmt.operands
-            _simple(w, stmt, f"TPAD({{}}, {_place(w, source)}, {w.scalar(value)});")
+            _into(w, stmt, "TPAD", _place(w, source), w.scalar(value))
         case Op.SLICE:
             _slice(w, stmt)
         case Op.CONCAT:
@@ -41,21 +40,21 @@ def emit_move(w: Writer, stmt: Statement) -> None:
             _scatter(w, stmt)
         case Op.ARGMAX_OF:
             name = "TROWARGMAX" if stmt.attribute("axis") == 1 else "TCOLARGMAX"
-            _simple(w, stmt, f"{name}({{}}, {_place(w, stmt.operands[0])});")
+            _into(w, stmt, name, _place(w, stmt.operands[0]))
         case Op.ITEM:
             _item(w, stmt)
         case _:
-            _simple(w, stmt, f"{_COLUMN_FOLDS[stmt.op]}({{}}, {_place(w, stmt.operands[0])});")
+            _into(w, stmt, _COLUMN_FOLDS[stmt.op], _place(w, stmt.operands[0]))
 
 
 def _place(w: Writer, value: Value) -> str:
     return w.place(value).text
 
 
-def _simple(w: Writer, stmt: Statement, text: str) -> Place:
+def _into(w: Writer, stmt: Statement, name: str, *arguments: str) -> None:
+    """An instruction whose destination is a new tile."""
     place = w.new_tile(stmt.results[0])
-    w.line(text.format(place.text), stmt)
-    return place
+    w.line(f"{name}({', '.join([place.text, *arguments])});", stmt)
 
 
 def _operand(w: Writer, value: Value) -> str:
@@ -105,11 +104,11 @@ def _sort(w: Writer, stmt: Statement) -> None:
     spare = w.scratch.take(room)
     size = kind.dtype.size
     w.line(f"static_assert(sort_scratch_bytes({kind.cols}, {size}) <= {room});")
-    how = stmt.attribute("k") if stmt.op is Op.TOPK else ("true" if stmt.attribute("descending") else "false")
-    name = "TTOPK" if stmt.op is Op.TOPK else "TSORT"
-    w.line(
-        f"{name}({values.text}, {indices.text}, {from_place}, {how}, {spare.text});", stmt
-    )
+    if stmt.op is Op.TOPK:
+        name, how = "TTOPK", str(stmt.attribute("k"))
+    else:
+        name, how = "TSORT", "true" if stmt.attribute("descending") else "false"
+    w.line(f"{name}({values.text}, {indices.text}, {from_place}, {how}, {spare.text});", stmt)
 
 
 def _slice(w: Writer, stmt: Statement) -> None:
@@ -132,7 +131,7 @@ def _slice(w: Writer, stmt: Statement) -> None:
                 checks.append(f"{offsets[dim]} < {_extent(w, source, dim)}")
     if checks:
         w.line(f'need({" && ".join(checks)}, "slice: outside of the tile ({w.where(stmt)})");')
-    _simple(w, stmt, f"TSLICE({{}}, {_place(w, source)}, {offsets[0]}, {offsets[1]});")
+    _into(w, stmt, "TSLICE", _place(w, source), *map(plain, offsets))
 
 
 def _extent(w: Writer, value: Value, dim: int) -> str:
@@ -177,7 +176,7 @@ def _gather(w: Writer, stmt: Statement) -> None:
             room = f"{w.names.of(source)}.shape(1)"
             w.line(f"const i64 {name} = bound<false, {tile_type(result).cols}>({room});")
         from_place = _whole_param(w, source)
-    _simple(w, stmt, f"TGATHER({{}}, {from_place}, {_place(w, numbers)});".replace("{n", "{{n").replace("(1)}", "(1)}}"))
+    _into(w, stmt, "TGATHER", from_place, _place(w, numbers))
 
 
 def _scatter(w: Writer, stmt: Statement) -> None:
@@ -202,13 +201,14 @@ def _item(w: Writer, stmt: Statement) -> None:
 def emit_paged_load(w: Writer, stmt: Statement, region: Region) -> None:
     """Tokens may lie anywhere: a row at a time is copied."""
     place = w.new_tile(stmt.results[0])
-    stride, row = _paged_row(w, region)
-    if region.col_dim == 0:  # the tokens are the columns
-        row = row.replace("tokens", "0")
-        w.line(f"for (i64 j = 0; j < {place.text}.cols; ++j) {{")
-        w.line(f"  *{place.text}.at(0, j) = *{row.replace('(0', '(j', 1)};", stmt)
-        w.line("}")
+    if region.col_dim == 0:  # one row, whose columns are tokens
+        token = f"{plain(w.scalar(region.offsets[0]))} + j"
+        rest = [plain(w.scalar(v)) for v in region.offsets[1:]]
+        element = f"{w.names.of(region.param)}({', '.join([token, *rest])})"
+        head = f"for (i64 j = 0; j < {place.text}.cols; ++j) "
+        w.line(f"{head}*{place.text}.at(0, j) = {element};", stmt)
         return
+    stride, row = _paged_row(w, region)
     w.line(f"TLOAD_ROWS({place.text}, {stride}, [&](i64 i) {{ return {row}; }});", stmt)
 
 
@@ -227,10 +227,7 @@ def _paged_row(w: Writer, region: Region) -> tuple[str, str]:
     name = w.names.of(region.param)
     indices: list[str] = []
     for dim, offset in enumerate(region.offsets):
-        text = w.scalar(offset)
+        text = plain(w.scalar(offset))
         indices.append(f"{text} + i" if dim == region.row_dim else text)
     stride = f"{name}.page(0).stride({region.col_dim})" if region.col_dim > 0 else "1"
     return stride, f"&{name}({', '.join(indices)})"
-
-
-__all__ = ["WORDS", "emit_move", "emit_paged_load", "emit_paged_store", "product_scratch"]

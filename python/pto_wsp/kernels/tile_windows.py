@@ -214,7 +214,9 @@ def address(w: Writer, region: Region) -> str:
     return text
 
 
-def emit_window(w: Writer, region: Region, window: str, rows: str, cols: str, stmt: Statement) -> None:
+def emit_window(
+    w: Writer, region: Region, window: str, rows: str, cols: str, stmt: Statement
+) -> None:
     """Declares a window: nothing is copied."""
     name, ref = w.names.of(region.param), region.ref
     const = "const " if ref.mode is AccessMode.IN else ""
@@ -228,7 +230,9 @@ def emit_window(w: Writer, region: Region, window: str, rows: str, cols: str, st
     )
 
 
-def store_dims(w: Writer, region: Region, base: str) -> tuple[tuple[str | None, str | None], tuple[Dim, Dim]]:
+def store_dims(
+    w: Writer, region: Region, base: str
+) -> tuple[tuple[str | None, str | None], tuple[Dim, Dim]]:
     """Names for the bounds of a store's window."""
     names: list[str | None] = []
     for axis in (0, 1):
