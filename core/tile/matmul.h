@@ -147,24 +147,26 @@ struct Sliver {
 
 // Elements of one vector lie next to each other: squares are transposed in registers. Stores run
 // over the end of their row into the next, which is written later: squares go from the last to the
-// first, rows from the first to the last. Returns how many of the k are done.
+// first, rows from the first to the last. Where there is no vector, the last one is taken again.
+// Returns how many of the k are done.
 template <class E, class T>
 inline i64 pack_squares(Sliver<T> from, i64 width, i64 k, E* to) {
   constexpr i64 kSide = 32 / i64{sizeof(E)};
   using V = Vec<E, kSide>;
-  i64 p = 0;
-  for (; p + kSide <= k; p += kSide) {
-    for (i64 first = (width - 1) / kSide * kSide; first >= 0; first -= kSide) {
+  const i64 end = k / kSide * kSide;
+  for (i64 first = (width - 1) / kSide * kSide; first >= 0; first -= kSide) {
+    const T* row[std::size_t{kSide}];
+    for (i64 i = 0; i < kSide; ++i) {
+      row[i] = from.x + std::min(first + i, from.count - 1) * from.across;
+    }
+    for (i64 p = 0; p < end; p += kSide) {
       V square[std::size_t{kSide}];
-      for (i64 i = 0; i < kSide; ++i) {
-        const T* row = from.x + (first + i) * from.across + p;
-        square[i] = first + i < from.count ? load_as<V>(row) : V{};
-      }
+      for (i64 i = 0; i < kSide; ++i) square[i] = load_as<V>(row[i] + p);
       transpose(square);
       for (i64 i = 0; i < kSide; ++i) store(to + (p + i) * width + first, square[i]);
     }
   }
-  return p;
+  return end;
 }
 
 // Copies a run of elements that lie next to each other.
@@ -177,9 +179,9 @@ template <class E, class T>
   if (i < count) to[i] = element<E>(x[i]);
 }
 
-// to[p * width + i] is element p of vector i; zero where there is no such vector.
+// to[p * width + i] is element p of vector i; anything where there is no such vector.
 template <class E, class T>
-inline void pack_sliver(Sliver<T> from, i64 width, i64 k, E* to) {
+[[gnu::noinline]] void pack_sliver(Sliver<T> from, i64 width, i64 k, E* to) {
   i64 p = 0;
   if (from.along == 1) p = pack_squares(from, width, k, to);
   for (; p < k; ++p) {
@@ -194,6 +196,47 @@ inline void pack_sliver(Sliver<T> from, i64 width, i64 k, E* to) {
   }
 }
 
+// ---- what is read next ----------------------------------------------------------------------
+
+// Memory that is read next: lines of it are asked for while tiles are computed. Its rows often lie
+// a page apart, which no machine foresees by itself.
+class Ahead {
+ public:
+  Ahead(const void* from, i64 rows, i64 row_bytes, i64 stride_bytes, i64 steps)
+      : row_(static_cast<const std::byte*>(from)),
+        rows_(rows),
+        bytes_(row_bytes),
+        stride_(stride_bytes) {
+    const i64 lines = rows * ((row_bytes + kLine - 1) / kLine);
+    each_ = (lines + steps - 1) / steps;
+  }
+  void step() {
+    for (i64 i = 0; i < each_ && rows_ > 0; ++i) {
+      __builtin_prefetch(row_ + done_);
+      done_ += kLine;
+      if (done_ < bytes_) continue;
+      done_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
+  }
+
+ private:
+  static constexpr i64 kLine = 64;
+  const std::byte* row_;
+  i64 rows_, bytes_, stride_, each_ = 0, done_ = 0;
+};
+
+// What pack_columns() of the same columns reads.
+template <class T>
+inline Ahead columns_ahead(Sliver<T> b, i64 k, i64 steps) {
+  if (b.count <= 0) return Ahead(b.x, 0, 0, 0, 1);
+  constexpr i64 kSize = sizeof(T);
+  if (b.across == 1) return Ahead(b.x, k, b.count * kSize, b.along * kSize, steps);
+  if (b.along == 1) return Ahead(b.x, b.count, k * kSize, b.across * kSize, steps);
+  return Ahead(b.x, 0, 0, 0, 1);
+}
+
 // ---- blocks -----------------------------------------------------------------------------------
 
 template <class E>
@@ -205,10 +248,16 @@ struct Target {
 
 // A tile of c, of which `rows` x `columns` are wanted, from packed slivers of a and b.
 template <int kRows, class E>
-inline void multiply_tile(i64 k, const E* a, const E* b, Target<E> to, i64 rows, i64 columns) {
+[[gnu::noinline]] void multiply_tile(i64 k, const E* a, const E* b, Target<E> to, i64 rows,
+                                     i64 columns) {
   constexpr int kLanes = kTileLanes<E>;
   using V = Vec<E, kLanes>;
-  V sum[std::size_t{kRows}][std::size_t{kTileVectors}] = {};
+  // The tile of c is needed when its sums are there.
+  for (i64 i = 0; i < rows; ++i) __builtin_prefetch(to.c + i * to.row);
+  V sum[std::size_t{kRows}][std::size_t{kTileVectors}];
+  for (int i = 0; i < kRows; ++i) {
+    for (int v = 0; v < kTileVectors; ++v) sum[i][v] = V{};
+  }
   for (i64 p = 0; p < k; ++p) {
     V row[std::size_t{kTileVectors}];
     for (int v = 0; v < kTileVectors; ++v) row[v] = load<V>(b + v * kLanes);
@@ -228,7 +277,9 @@ inline void multiply_tile(i64 k, const E* a, const E* b, Target<E> to, i64 rows,
     return;
   }
   E tile[std::size_t{kRows}][std::size_t{kTileColumns<E>}];
-  std::memcpy(tile, sum, sizeof tile);
+  for (int i = 0; i < kRows; ++i) {
+    for (int v = 0; v < kTileVectors; ++v) store(&tile[i][v * kLanes], sum[i][v]);
+  }
   for (i64 i = 0; i < rows; ++i) {
     E* c = to.c + i * to.row;
     for (i64 j = 0; j < columns; ++j) c[j] = to.accumulate ? c[j] + tile[i][j] : tile[i][j];
@@ -237,12 +288,13 @@ inline void multiply_tile(i64 k, const E* a, const E* b, Target<E> to, i64 rows,
 
 // Rows of a, packed tile by tile, times a packed strip of b.
 template <class E>
-inline void multiply_strip(i64 m, i64 n, i64 k, const E* a, const E* b, Target<E> to) {
+inline void multiply_strip(i64 m, i64 n, i64 k, const E* a, const E* b, Target<E> to, Ahead ahead) {
   constexpr i64 kColumns = kTileColumns<E>;
   for (i64 j = 0; j < n; j += kColumns) {
     const i64 columns = std::min(n - j, kColumns);
     for (i64 i = 0, height = 0; i < m; i += height) {
       height = tile_rows(m - i);
+      ahead.step();
       const Target<E> tile{to.c + i * to.row + j, to.row, to.accumulate};
       const i64 rows = std::min(m - i, height);
       if (height == kTileRows) {
@@ -255,8 +307,9 @@ inline void multiply_strip(i64 m, i64 n, i64 k, const E* a, const E* b, Target<E
 }
 
 template <class E, class T>
-inline void pack_rows(Sliver<T> a, i64 k, E* to) {
+inline void pack_rows(Sliver<T> a, i64 k, E* to, Ahead ahead) {
   for (i64 i = 0, height = 0; i < a.count; i += height) {
+    ahead.step();
     height = tile_rows(a.count - i);
     const Sliver<T> tile{a.x + i * a.across, std::min(height, a.count - i), a.across, a.along};
     pack_sliver(tile, height, k, to + i * k);
@@ -264,9 +317,20 @@ inline void pack_rows(Sliver<T> a, i64 k, E* to) {
 }
 
 template <class E, class T>
-inline void pack_columns(Sliver<T> b, i64 k, E* to) {
+[[gnu::noinline]] void pack_columns(Sliver<T> b, i64 k, E* to) {
   constexpr i64 kColumns = kTileColumns<E>;
-  for (i64 j = 0; j < b.count; j += kColumns) {
+  using V = Vec<E, kTileLanes<E>>;
+  i64 j = 0;
+  if (b.across == 1) {  // all slivers at once: rows may lie a page apart
+    j = b.count / kColumns * kColumns;
+    for (i64 p = 0; p < k; ++p) {
+      for (i64 i = 0; i < j; i += kTileLanes<E>) {
+        const i64 within = i % kColumns;
+        store(to + (i - within) * k + p * kColumns + within, load_as<V>(b.x + p * b.along + i));
+      }
+    }
+  }
+  for (; j < b.count; j += kColumns) {
     const Sliver<T> tile{b.x + j * b.across, std::min(kColumns, b.count - j), b.across, b.along};
     pack_sliver(tile, kColumns, k, to + j * k);
   }
@@ -274,26 +338,36 @@ inline void pack_columns(Sliver<T> b, i64 k, E* to) {
 
 // `a` holds the rows and `b` the columns, both with their k elements along.
 template <class A, class B, class E>
-inline void multiply_blocks(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
+inline void multiply_block(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
   constexpr i64 kStrip = kStripColumns / kTileColumns<E> * kTileColumns<E>;
+  const i64 tiles = a.count / kTileRows + 1;
+  const auto strip_at = [&](i64 j) {
+    return Sliver<B>{b.x + j * b.across, std::min(kStrip, b.count - j), b.across, b.along};
+  };
+  E* strip = scratch;
+  E* block = strip + kStrip * k;
+  pack_rows(a, k, block, columns_ahead(strip_at(0), k, tiles));
+  for (i64 j = 0; j < b.count; j += kStrip) {
+    const Sliver<B> columns = strip_at(j);
+    pack_columns(columns, k, strip);
+    const i64 steps = tiles * (columns.count / kTileColumns<E> + 1);
+    multiply_strip(a.count, columns.count, k, block, strip,
+                   Target<E>{to.c + j, to.row, to.accumulate},
+                   columns_ahead(strip_at(j + columns.count), k, steps));
+  }
+}
+
+template <class A, class B, class E>
+inline void multiply_blocks(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
   const i64 depth = equal_part(k, kBlockDepth, 1);
   const i64 height = equal_part(a.count, kBlockRows<E>, 1);
-  E* strip = scratch;
-  E* block = strip + kStrip * depth;
   for (i64 p = 0; p < k; p += depth) {
     const i64 deep = std::min(depth, k - p);
-    const bool accumulate = to.accumulate || p > 0;
+    const Sliver<B> b_part{b.x + p * b.along, b.count, b.across, b.along};
     for (i64 i = 0; i < a.count; i += height) {
-      const i64 rows = std::min(height, a.count - i);
-      const A* a_block = a.x + i * a.across + p * a.along;
-      pack_rows(Sliver<A>{a_block, rows, a.across, a.along}, deep, block);
-      for (i64 j = 0; j < b.count; j += kStrip) {
-        const i64 columns = std::min(kStrip, b.count - j);
-        const B* b_strip = b.x + j * b.across + p * b.along;
-        pack_columns(Sliver<B>{b_strip, columns, b.across, b.along}, deep, strip);
-        const Target<E> part{to.c + i * to.row + j, to.row, accumulate};
-        multiply_strip(rows, columns, deep, block, strip, part);
-      }
+      const A* rows = a.x + i * a.across + p * a.along;
+      multiply_block(deep, Sliver<A>{rows, std::min(height, a.count - i), a.across, a.along},
+                     b_part, Target<E>{to.c + i * to.row, to.row, to.accumulate || p > 0}, scratch);
     }
   }
 }
