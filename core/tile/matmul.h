@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "vec.h"
 
@@ -55,6 +56,8 @@ template <class E>
 inline constexpr i64 kBlockRows = kBlockRowBytes / i64{sizeof(E)};
 // Copies of the last rows may write this many elements too many.
 inline constexpr i64 kSlack = 64;
+// Sums of a product with few rows, which stay in the first cache.
+inline constexpr i64 kTileElements = 4096;
 
 // `size` in equal parts of at most `most`, each a multiple of `unit` but the last.
 constexpr i64 equal_part(i64 size, i64 most, i64 unit) {
@@ -359,6 +362,9 @@ inline void multiply_block(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scr
 
 template <class A, class B, class E>
 inline void multiply_blocks(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
+  if (k == 0 && !to.accumulate) {
+    for (i64 i = 0; i < a.count; ++i) std::fill_n(to.c + i * to.row, b.count, E{});
+  }
   const i64 depth = equal_part(k, kBlockDepth, 1);
   const i64 height = equal_part(a.count, kBlockRows<E>, 1);
   for (i64 p = 0; p < k; p += depth) {
@@ -375,23 +381,25 @@ inline void multiply_blocks(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* sc
 // ---- few rows ---------------------------------------------------------------------------------
 
 // Up to here reading b where it lies is faster than copying it first.
-inline constexpr i64 kFewRows = kTileRows + kShortTileRows;
+inline constexpr i64 kFewRows = 16;
 
-// Rows of b lie in memory: each group of them is added to c with all rows of a, which are packed.
-// Long stretches of a few rows of b are read, as memory likes it.
+// Rows of b lie in memory: each group of them, times all rows of a, is added to the tile. Long
+// stretches of a few rows are read, as memory likes it.
 template <int kDeep, class B, class E>
-inline void add_rows(i64 m, i64 n, const E* a, const B* b, i64 b_row, E* c, i64 c_row) {
+[[gnu::noinline]] void add_rows(i64 m, i64 n, const E* a, const B* b, i64 b_row, E* tile) {
   constexpr i64 kLanes = kTileLanes<E>;
   using V = Vec<E, kTileLanes<E>>;
   i64 j = 0;
   for (; j + 2 * kLanes <= n; j += 2 * kLanes) {
     V low[std::size_t{kDeep}], high[std::size_t{kDeep}];
     for (int p = 0; p < kDeep; ++p) {
-      low[p] = load_as<V>(b + p * b_row + j);
-      high[p] = load_as<V>(b + p * b_row + j + kLanes);
+      const B* row = b + p * b_row + j;
+      __builtin_prefetch(row + kDeep * b_row);
+      low[p] = load_as<V>(row);
+      high[p] = load_as<V>(row + kLanes);
     }
     for (i64 i = 0; i < m; ++i) {
-      E* at = c + i * c_row + j;
+      E* at = tile + i * n + j;
       V sum_low = load<V>(at), sum_high = load<V>(at + kLanes);
       for (int p = 0; p < kDeep; ++p) {
         sum_low += a[p * m + i] * low[p];
@@ -404,7 +412,7 @@ inline void add_rows(i64 m, i64 n, const E* a, const B* b, i64 b_row, E* c, i64 
   for (; j < n; ++j) {
     for (int p = 0; p < kDeep; ++p) {
       const E x = element<E>(b[p * b_row + j]);
-      for (i64 i = 0; i < m; ++i) c[i * c_row + j] += a[p * m + i] * x;
+      for (i64 i = 0; i < m; ++i) tile[i * n + j] += a[p * m + i] * x;
     }
   }
 }
@@ -412,76 +420,106 @@ inline void add_rows(i64 m, i64 n, const E* a, const B* b, i64 b_row, E* c, i64 
 template <class A, class B, class E>
 inline void multiply_few_rows(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
   constexpr int kDeep = 4;
-  const i64 m = a.count;
   constexpr i64 kUnit = 2 * kTileLanes<E>;
-  const i64 most = 4096 / m / kUnit * kUnit;  // of c, so that it stays in the first cache
-  const i64 width = equal_part(b.count, most, kUnit);
+  const i64 m = a.count;
+  // Sums are made beside c, whose rows often fall on the same few places of the first cache.
+  E* tile = scratch;
+  E* packed = tile + kTileElements;
+  const i64 width = equal_part(b.count, kTileElements / m / kUnit * kUnit, kUnit);
   const i64 depth = equal_part(k, kBlockDepth, kDeep);
-  for (i64 p = 0; p < k; p += depth) {
-    const i64 deep = std::min(depth, k - p);
-    pack_sliver(Sliver<A>{a.x + p * a.along, m, a.across, a.along}, m, deep, scratch);
-    for (i64 j = 0; j < b.count; j += width) {
-      const i64 columns = std::min(width, b.count - j);
+  for (i64 j = 0; j < b.count; j += width) {
+    const i64 columns = std::min(width, b.count - j);
+    std::fill_n(tile, m * columns, E{});
+    for (i64 p = 0; p < k; p += depth) {
+      const i64 deep = std::min(depth, k - p);
+      pack_sliver(Sliver<A>{a.x + p * a.along, m, a.across, a.along}, m, deep, packed);
       const B* rows = b.x + p * b.along + j;
-      for (i64 q = 0; q < deep;) {
-        const bool group = q + kDeep <= deep;
-        const auto add = group ? add_rows<kDeep, B, E> : add_rows<1, B, E>;
-        add(m, columns, scratch + q * m, rows + q * b.along, b.along, to.c + j, to.row);
-        q += group ? kDeep : 1;
+      i64 q = 0;
+      for (; q + kDeep <= deep; q += kDeep) {
+        add_rows<kDeep>(m, columns, packed + q * m, rows + q * b.along, b.along, tile);
+      }
+      for (; q < deep; ++q) {
+        add_rows<1>(m, columns, packed + q * m, rows + q * b.along, b.along, tile);
       }
     }
+    for (i64 i = 0; i < m; ++i) {
+      E* c = to.c + i * to.row + j;
+      const E* sums = tile + i * columns;
+      for (i64 x = 0; x < columns; ++x) c[x] = to.accumulate ? c[x] + sums[x] : sums[x];
+    }
   }
 }
 
-template <class V>
-[[gnu::always_inline]] inline auto sum_of_lanes(V x) {
-  constexpr int kLanes = static_cast<int>(sizeof(V) / sizeof(x[0]));
-  std::remove_cvref_t<decltype(x[0])> lane[std::size_t{kLanes}];
-  store(lane, x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-  }
-  return lane[0];
+template <int kApart, class V, int... i>
+[[gnu::always_inline]] inline V add_lanes_apart(V x, std::integer_sequence<int, i...>) {
+  return x + __builtin_shufflevector(x, x, (i ^ kApart)...);
+}
+template <class E, class V>
+[[gnu::always_inline]] inline E sum_of_lanes(V x) {
+  constexpr std::make_integer_sequence<int, kTileLanes<E>> lanes;
+  if constexpr (kTileLanes<E> >= 16) x = add_lanes_apart<8>(x, lanes);
+  if constexpr (kTileLanes<E> >= 8) x = add_lanes_apart<4>(x, lanes);
+  if constexpr (kTileLanes<E> >= 4) x = add_lanes_apart<2>(x, lanes);
+  return add_lanes_apart<1>(x, lanes)[0];
 }
 
-// Columns of b lie in memory: each element of c is a product of two vectors. kColumns of them for
-// one row of a, which is packed.
-template <int kColumns, class B, class E>
-inline void add_products(i64 m, i64 k, const E* a, i64 a_row, const B* b, i64 b_col, E* c,
-                         i64 c_row) {
+// Columns of b lie in memory: each element of c is a product of two vectors. Some rows of a, which
+// are packed, times some columns.
+template <int kRows, int kColumns, class B, class E>
+inline void add_products(i64 k, const E* a, i64 a_row, Sliver<B> b, E* c, i64 c_row) {
   constexpr i64 kLanes = kTileLanes<E>;
   using V = Vec<E, kTileLanes<E>>;
-  for (i64 i = 0; i < m; ++i) {
-    const E* row = a + i * a_row;
-    V sum[std::size_t{kColumns}] = {};
-    i64 p = 0;
-    for (; p + kLanes <= k; p += kLanes) {
-      const V x = load<V>(row + p);
-      for (int j = 0; j < kColumns; ++j) sum[j] += x * load_as<V>(b + j * b_col + p);
-    }
+  V sum[std::size_t{kRows}][std::size_t{kColumns}] = {};
+  const i64 end = k / kLanes * kLanes;
+  for (i64 p = 0; p < end; p += kLanes) {
     for (int j = 0; j < kColumns; ++j) {
-      E total = sum_of_lanes(sum[j]);
-      for (i64 q = p; q < k; ++q) total += row[q] * element<E>(b[j * b_col + q]);
+      const V column = load_as<V>(b.x + j * b.across + p);
+      for (int i = 0; i < kRows; ++i) sum[i][j] += load<V>(a + i * a_row + p) * column;
+    }
+  }
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kColumns; ++j) {
+      E total = sum_of_lanes<E>(sum[i][j]);
+      for (i64 p = end; p < k; ++p) total += a[i * a_row + p] * element<E>(b.x[j * b.across + p]);
       c[i * c_row + j] += total;
     }
   }
 }
 
+// As above, for all rows.
+template <int kColumns, class B, class E>
+[[gnu::noinline]] void add_columns(i64 m, i64 k, const E* a, i64 a_row, Sliver<B> b, E* c,
+                                   i64 c_row) {
+  i64 i = 0;
+  for (; i + 2 <= m; i += 2) {
+    add_products<2, kColumns>(k, a + i * a_row, a_row, b, c + i * c_row, c_row);
+  }
+  if (i < m) add_products<1, kColumns>(k, a + i * a_row, a_row, b, c + i * c_row, c_row);
+}
+
 template <class A, class B, class E>
 inline void multiply_few_columns(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
-  constexpr int kColumns = 4;
-  const i64 depth = equal_part(k, kBlockDepth, kTileLanes<E>);
+  constexpr i64 kColumns = 4;
+  const i64 m = a.count;
+  if (!to.accumulate) {
+    for (i64 i = 0; i < m; ++i) std::fill_n(to.c + i * to.row, b.count, E{});
+  }
+  // What the scratch memory holds of a; and of b what stays in the first cache from row to row.
+  const i64 depth = equal_part(k, kBlockDepth * kStripColumns / m, 16);
+  const i64 part = m == 1 ? depth : equal_part(depth, 2048 / kColumns, 16);
   for (i64 p = 0; p < k; p += depth) {
     const i64 deep = std::min(depth, k - p);
-    for (i64 i = 0; i < a.count; ++i) {
+    for (i64 i = 0; i < m; ++i) {
       const A* row = a.x + i * a.across + p * a.along;
       for (i64 q = 0; q < deep; ++q) scratch[i * depth + q] = element<E>(row[q * a.along]);
     }
     for (i64 j = 0; j < b.count;) {
       const bool group = j + kColumns <= b.count;
-      const auto add = group ? add_products<kColumns, B, E> : add_products<1, B, E>;
-      const B* columns = b.x + j * b.across + p;
-      add(a.count, deep, scratch, depth, columns, b.across, to.c + j, to.row);
+      const auto add = group ? add_columns<kColumns, B, E> : add_columns<1, B, E>;
+      for (i64 q = 0; q < deep; q += part) {
+        const Sliver<B> columns{b.x + j * b.across + p + q, kColumns, b.across, 1};
+        add(m, std::min(part, deep - q), scratch + q, depth, columns, to.c + j, to.row);
+      }
       j += group ? kColumns : 1;
     }
   }
@@ -493,7 +531,7 @@ constexpr i64 matmul_scratch_bytes(i64 m, i64 n, i64 k, i64 element_size) {
   const i64 depth = std::min(k, detail::kBlockDepth);
   const i64 rows = std::min(m, detail::kBlockRowBytes / element_size) + 16;
   const i64 columns = n > 0 ? detail::kStripColumns : 0;
-  return element_size * (depth * (rows + columns) + detail::kSlack);
+  return element_size * (depth * (rows + columns) + detail::kTileElements + detail::kSlack);
 }
 
 template <class A, class B, class Acc>
@@ -506,13 +544,13 @@ void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b, i
   const detail::Target<E> to{reinterpret_cast<E*>(c), c_row, accumulate};
   const detail::Sliver<A> rows{a, m, a_row, a_col};
   const detail::Sliver<B> columns{b, n, b_col, b_row};
-  const bool few = m <= detail::kFewRows && (b_row == 1 || b_col == 1);
-  if ((few || k == 0) && !accumulate) {
-    for (i64 i = 0; i < m; ++i) std::fill_n(c + i * c_row, n, Acc{});
+  if (m <= detail::kFewRows && b_col == 1) {
+    return detail::multiply_few_rows(k, rows, columns, to, room);
   }
-  if (!few) return detail::multiply_blocks(k, rows, columns, to, room);
-  if (b_col == 1) return detail::multiply_few_rows(k, rows, columns, to, room);
-  detail::multiply_few_columns(k, rows, columns, to, room);
+  if (m <= detail::kFewRows && b_row == 1) {
+    return detail::multiply_few_columns(k, rows, columns, to, room);
+  }
+  detail::multiply_blocks(k, rows, columns, to, room);
 }
 
 }  // namespace ptowsp::tile
