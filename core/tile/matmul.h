@@ -249,6 +249,13 @@ struct Target {
   bool accumulate;
 };
 
+// A sum of no products.
+template <class E>
+inline void multiply_nothing(i64 m, i64 n, Target<E> to) {
+  if (to.accumulate) return;
+  for (i64 i = 0; i < m; ++i) std::fill_n(to.c + i * to.row, n, E{});
+}
+
 // A tile of c, of which `rows` x `columns` are wanted, from packed slivers of a and b.
 template <int kRows, class E>
 [[gnu::noinline]] void multiply_tile(i64 k, const E* a, const E* b, Target<E> to, i64 rows,
@@ -362,9 +369,7 @@ inline void multiply_block(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scr
 
 template <class A, class B, class E>
 inline void multiply_blocks(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
-  if (k == 0 && !to.accumulate) {
-    for (i64 i = 0; i < a.count; ++i) std::fill_n(to.c + i * to.row, b.count, E{});
-  }
+  if (k == 0) return multiply_nothing(a.count, b.count, to);
   const i64 depth = equal_part(k, kBlockDepth, 1);
   const i64 height = equal_part(a.count, kBlockRows<E>, 1);
   for (i64 p = 0; p < k; p += depth) {
@@ -417,35 +422,38 @@ template <int kDeep, class B, class E>
   }
 }
 
+// Packed rows of a times a block of b.
+template <class B, class E>
+inline void multiply_long_rows(i64 m, i64 n, i64 k, const E* a, const B* b, i64 b_row, E* tile,
+                               Target<E> to) {
+  constexpr i64 kDeep = 4;
+  std::fill_n(tile, m * n, E{});
+  i64 p = 0;
+  for (; p + kDeep <= k; p += kDeep) add_rows<kDeep>(m, n, a + p * m, b + p * b_row, b_row, tile);
+  for (; p < k; ++p) add_rows<1>(m, n, a + p * m, b + p * b_row, b_row, tile);
+  for (i64 i = 0; i < m; ++i) {
+    E* c = to.c + i * to.row;
+    const E* sums = tile + i * n;
+    for (i64 j = 0; j < n; ++j) c[j] = to.accumulate ? c[j] + sums[j] : sums[j];
+  }
+}
+
 template <class A, class B, class E>
 inline void multiply_few_rows(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
-  constexpr int kDeep = 4;
   constexpr i64 kUnit = 2 * kTileLanes<E>;
+  if (k == 0) return multiply_nothing(a.count, b.count, to);
   const i64 m = a.count;
   // Sums are made beside c, whose rows often fall on the same few places of the first cache.
   E* tile = scratch;
   E* packed = tile + kTileElements;
   const i64 width = equal_part(b.count, kTileElements / m / kUnit * kUnit, kUnit);
-  const i64 depth = equal_part(k, kBlockDepth, kDeep);
-  for (i64 j = 0; j < b.count; j += width) {
-    const i64 columns = std::min(width, b.count - j);
-    std::fill_n(tile, m * columns, E{});
-    for (i64 p = 0; p < k; p += depth) {
-      const i64 deep = std::min(depth, k - p);
-      pack_sliver(Sliver<A>{a.x + p * a.along, m, a.across, a.along}, m, deep, packed);
-      const B* rows = b.x + p * b.along + j;
-      i64 q = 0;
-      for (; q + kDeep <= deep; q += kDeep) {
-        add_rows<kDeep>(m, columns, packed + q * m, rows + q * b.along, b.along, tile);
-      }
-      for (; q < deep; ++q) {
-        add_rows<1>(m, columns, packed + q * m, rows + q * b.along, b.along, tile);
-      }
-    }
-    for (i64 i = 0; i < m; ++i) {
-      E* c = to.c + i * to.row + j;
-      const E* sums = tile + i * columns;
-      for (i64 x = 0; x < columns; ++x) c[x] = to.accumulate ? c[x] + sums[x] : sums[x];
+  const i64 depth = equal_part(k, kBlockDepth, 4);
+  for (i64 p = 0; p < k; p += depth) {
+    const i64 deep = std::min(depth, k - p);
+    pack_sliver(Sliver<A>{a.x + p * a.along, m, a.across, a.along}, m, deep, packed);
+    for (i64 j = 0; j < b.count; j += width) {
+      multiply_long_rows(m, std::min(width, b.count - j), deep, packed, b.x + p * b.along + j,
+                         b.along, tile, Target<E>{to.c + j, to.row, to.accumulate || p > 0});
     }
   }
 }
@@ -501,9 +509,7 @@ template <class A, class B, class E>
 inline void multiply_few_columns(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scratch) {
   constexpr i64 kColumns = 4;
   const i64 m = a.count;
-  if (!to.accumulate) {
-    for (i64 i = 0; i < m; ++i) std::fill_n(to.c + i * to.row, b.count, E{});
-  }
+  multiply_nothing(m, b.count, to);
   // What the scratch memory holds of a; and of b what stays in the first cache from row to row.
   const i64 depth = equal_part(k, kBlockDepth * kStripColumns / m, 16);
   const i64 part = m == 1 ? depth : equal_part(depth, 2048 / kColumns, 16);
