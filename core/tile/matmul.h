@@ -22,6 +22,14 @@
 
 #include "vec.h"
 
+// Compiled once per element type, not again for each caller and its constants: the time that saves
+// is the user's, who waits for a kernel to be compiled.
+#if defined(__clang__)
+#define PTOWSP_TILE_ONCE [[gnu::noinline]]
+#else
+#define PTOWSP_TILE_ONCE [[gnu::noinline, gnu::noclone]]
+#endif
+
 namespace ptowsp::tile {
 
 constexpr i64 matmul_scratch_bytes(i64 m, i64 n, i64 k, i64 element_size);
@@ -184,7 +192,7 @@ template <class E, class T>
 
 // to[p * width + i] is element p of vector i; anything where there is no such vector.
 template <class E, class T>
-[[gnu::noinline]] void pack_sliver(Sliver<T> from, i64 width, i64 k, E* to) {
+PTOWSP_TILE_ONCE void pack_sliver(Sliver<T> from, i64 width, i64 k, E* to) {
   i64 p = 0;
   if (from.along == 1) p = pack_squares(from, width, k, to);
   for (; p < k; ++p) {
@@ -256,10 +264,19 @@ inline void multiply_nothing(i64 m, i64 n, Target<E> to) {
   for (i64 i = 0; i < m; ++i) std::fill_n(to.c + i * to.row, n, E{});
 }
 
+template <class E>
+PTOWSP_TILE_ONCE void write_sums(i64 m, i64 n, const E* sums, i64 sums_row, Target<E> to) {
+  for (i64 i = 0; i < m; ++i) {
+    E* c = to.c + i * to.row;
+    const E* from = sums + i * sums_row;
+    for (i64 j = 0; j < n; ++j) c[j] = to.accumulate ? c[j] + from[j] : from[j];
+  }
+}
+
 // A tile of c, of which `rows` x `columns` are wanted, from packed slivers of a and b.
 template <int kRows, class E>
-[[gnu::noinline]] void multiply_tile(i64 k, const E* a, const E* b, Target<E> to, i64 rows,
-                                     i64 columns) {
+PTOWSP_TILE_ONCE void multiply_tile(i64 k, const E* a, const E* b, Target<E> to, i64 rows,
+                                    i64 columns) {
   constexpr int kLanes = kTileLanes<E>;
   using V = Vec<E, kLanes>;
   // The tile of c is needed when its sums are there.
@@ -290,10 +307,7 @@ template <int kRows, class E>
   for (int i = 0; i < kRows; ++i) {
     for (int v = 0; v < kTileVectors; ++v) store(&tile[i][v * kLanes], sum[i][v]);
   }
-  for (i64 i = 0; i < rows; ++i) {
-    E* c = to.c + i * to.row;
-    for (i64 j = 0; j < columns; ++j) c[j] = to.accumulate ? c[j] + tile[i][j] : tile[i][j];
-  }
+  write_sums(rows, columns, &tile[0][0], kTileColumns<E>, to);
 }
 
 // Rows of a, packed tile by tile, times a packed strip of b.
@@ -327,7 +341,7 @@ inline void pack_rows(Sliver<T> a, i64 k, E* to, Ahead ahead) {
 }
 
 template <class E, class T>
-[[gnu::noinline]] void pack_columns(Sliver<T> b, i64 k, E* to) {
+PTOWSP_TILE_ONCE void pack_columns(Sliver<T> b, i64 k, E* to) {
   constexpr i64 kColumns = kTileColumns<E>;
   using V = Vec<E, kTileLanes<E>>;
   i64 j = 0;
@@ -391,7 +405,7 @@ inline constexpr i64 kFewRows = 16;
 // Rows of b lie in memory: each group of them, times all rows of a, is added to the tile. Long
 // stretches of a few rows are read, as memory likes it.
 template <int kDeep, class B, class E>
-[[gnu::noinline]] void add_rows(i64 m, i64 n, const E* a, const B* b, i64 b_row, E* tile) {
+PTOWSP_TILE_ONCE void add_rows(i64 m, i64 n, const E* a, const B* b, i64 b_row, E* tile) {
   constexpr i64 kLanes = kTileLanes<E>;
   using V = Vec<E, kTileLanes<E>>;
   i64 j = 0;
@@ -431,11 +445,7 @@ inline void multiply_long_rows(i64 m, i64 n, i64 k, const E* a, const B* b, i64 
   i64 p = 0;
   for (; p + kDeep <= k; p += kDeep) add_rows<kDeep>(m, n, a + p * m, b + p * b_row, b_row, tile);
   for (; p < k; ++p) add_rows<1>(m, n, a + p * m, b + p * b_row, b_row, tile);
-  for (i64 i = 0; i < m; ++i) {
-    E* c = to.c + i * to.row;
-    const E* sums = tile + i * n;
-    for (i64 j = 0; j < n; ++j) c[j] = to.accumulate ? c[j] + sums[j] : sums[j];
-  }
+  write_sums(m, n, tile, n, to);
 }
 
 template <class A, class B, class E>
@@ -496,13 +506,17 @@ inline void add_products(i64 k, const E* a, i64 a_row, Sliver<B> b, E* c, i64 c_
 
 // As above, for all rows.
 template <int kColumns, class B, class E>
-[[gnu::noinline]] void add_columns(i64 m, i64 k, const E* a, i64 a_row, Sliver<B> b, E* c,
-                                   i64 c_row) {
+PTOWSP_TILE_ONCE void add_columns(i64 m, i64 k, const E* a, i64 a_row, Sliver<B> b, E* c,
+                                  i64 c_row) {
   i64 i = 0;
-  for (; i + 2 <= m; i += 2) {
-    add_products<2, kColumns>(k, a + i * a_row, a_row, b, c + i * c_row, c_row);
+  if constexpr (kColumns > 1) {  // the last columns are few
+    for (; i + 2 <= m; i += 2) {
+      add_products<2, kColumns>(k, a + i * a_row, a_row, b, c + i * c_row, c_row);
+    }
   }
-  if (i < m) add_products<1, kColumns>(k, a + i * a_row, a_row, b, c + i * c_row, c_row);
+  for (; i < m; ++i) {
+    add_products<1, kColumns>(k, a + i * a_row, a_row, b, c + i * c_row, c_row);
+  }
 }
 
 template <class A, class B, class E>
@@ -541,8 +555,9 @@ constexpr i64 matmul_scratch_bytes(i64 m, i64 n, i64 k, i64 element_size) {
 }
 
 template <class A, class B, class Acc>
-void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b, i64 b_row, i64 b_col,
-            Acc* c, i64 c_row, bool accumulate, std::byte* scratch) {
+PTOWSP_TILE_ONCE void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
+                             i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
+                             std::byte* scratch) {
   if (m <= 0 || n <= 0) return;
   // Unsigned integers wrap around; signed ones must not overflow.
   using E = std::conditional_t<std::is_same_v<Acc, i32>, u32, Acc>;
