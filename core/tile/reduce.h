@@ -30,6 +30,10 @@ struct Max {
   PTOWSP_TILE static V join(V a, V b) {
     return vmax(a, b);
   }
+  template <class V>
+  PTOWSP_TILE static V without_nan(V a, V b) {
+    return b > a ? b : a;  // one instruction
+  }
 };
 struct Min {
   template <class T>
@@ -40,6 +44,10 @@ struct Min {
   template <class V>
   PTOWSP_TILE static V join(V a, V b) {
     return vmin(a, b);
+  }
+  template <class V>
+  PTOWSP_TILE static V without_nan(V a, V b) {
+    return b < a ? b : a;
   }
 };
 
@@ -77,6 +85,31 @@ struct SpreadOver<R, L> {
 template <class R, int L>
 using LanesOf = typename SpreadOver<R, L>::type;
 
+// A partial result. Largest and smallest floats are found without looking at NaN, which is noted
+// beside them: that is shorter than asking each time.
+template <class How, class V>
+struct Part {
+  static constexpr bool kNotes = !std::is_same_v<How, Sum> && kIsFloating<V>;
+  V value = splat<V>(How::template start<Element<V>>());
+  Vec<IntOf<static_cast<int>(sizeof(Element<V>))>, kLanesOf<V>> is_nan{};
+
+  PTOWSP_TILE void add(V v) {
+    if constexpr (kNotes) {
+      is_nan |= v != v;
+      value = How::without_nan(value, v);
+    } else {
+      value = How::join(value, v);
+    }
+  }
+  PTOWSP_TILE V result() const {
+    if constexpr (kNotes) {
+      return is_nan ? splat<V>(std::numeric_limits<Element<V>>::quiet_NaN()) : value;
+    } else {
+      return value;
+    }
+  }
+};
+
 template <class How, int Bytes, int Fold, class Extent, class F>
 PTOWSP_TILE auto fold_row(Extent cols, F f) {
   constexpr int kL = kLanesFor<Bytes>;
@@ -85,34 +118,36 @@ PTOWSP_TILE auto fold_row(Extent cols, F f) {
     using Place = At<kL, true>;
     using V = LanesOf<decltype(f(Place{})), kL>;
     constexpr int kStep = kL * Fold;
-    V part[Fold];
-    for (int k = 0; k < Fold; ++k) part[k] = splat<V>(How::template start<Element<V>>());
+    Part<How, V> a;
+    [[maybe_unused]] Part<How, V> b, c, d;
     i64 j = 0;
     for (; j + kStep <= end; j += kStep) {
-      part[0] = How::join(part[0], spread<V>(f(Place{j, kL})));
+      a.add(spread<V>(f(Place{j, kL})));
       if constexpr (Fold == 4) {
-        part[1] = How::join(part[1], spread<V>(f(Place{j + kL, kL})));
-        part[2] = How::join(part[2], spread<V>(f(Place{j + 2 * kL, kL})));
-        part[3] = How::join(part[3], spread<V>(f(Place{j + 3 * kL, kL})));
+        b.add(spread<V>(f(Place{j + kL, kL})));
+        c.add(spread<V>(f(Place{j + 2 * kL, kL})));
+        d.add(spread<V>(f(Place{j + 3 * kL, kL})));
       }
     }
     if constexpr (Extent() % kStep != 0) {
-      for (; j < end; j += kL) part[0] = How::join(part[0], spread<V>(f(Place{j, kL})));
+      for (; j < end; j += kL) a.add(spread<V>(f(Place{j, kL})));
     }
     if constexpr (Fold == 4) {
-      part[0] = How::join(How::join(part[0], part[1]), How::join(part[2], part[3]));
+      const V low = How::join(a.result(), b.result());
+      return across<How>(How::join(low, How::join(c.result(), d.result())));
+    } else {
+      return across<How>(a.result());
     }
-    return across<How>(part[0]);
   } else {
     using Place = At<kL, false>;
     using V = LanesOf<decltype(f(Place{})), kL>;
-    V part = splat<V>(How::template start<Element<V>>());
+    Part<How, V> part;
     for (i64 j = 0; j < end; j += kL) {
       const i64 count = end - j < kL ? end - j : kL;
       const V v = spread<V>(f(Place{j, count}));
-      part = How::join(part, count == kL ? v : existing<How, kL>(v, count));
+      part.add(count == kL ? v : existing<How, kL>(v, count));
     }
-    return across<How>(part);
+    return across<How>(part.result());
   }
 }
 
@@ -148,9 +183,9 @@ PTOWSP_TILE void fold_rows(D& d, const A& a) {
 // Down the rows of a tile: f gives the vector of a row.
 template <class How, class T, int L, bool Full, class F>
 PTOWSP_TILE Lanes<T, L> fold_columns(i64 rows, At<L, Full>, F f) {
-  Lanes<T, L> part = splat<Lanes<T, L>>(How::template start<Register<T>>());
-  for (i64 i = 0; i < rows; ++i) part = How::join(part, f(i));
-  return part;
+  Part<How, Lanes<T, L>> part;
+  for (i64 i = 0; i < rows; ++i) part.add(f(i));
+  return part.result();
 }
 PTOWSP_FOLD(SUM, Sum)
 PTOWSP_FOLD(MAX, Max)

@@ -135,6 +135,15 @@ struct Window {
     return Line<T, Unit ? Lie::kAdjacent : Lie::kApart>{data + i * row_stride, col_stride};
   }
   PTOWSP_TILE auto column() const { return Line<T, Lie::kApart>{data, row_stride}; }
+  // Asks for a part of row i, while the row before it is being computed. Behind the last row that
+  // is often where the next task begins.
+  template <int L, bool Full>
+  PTOWSP_TILE void prefetch(i64 i, At<L, Full> part) const {
+    if constexpr (Unit) {
+      const i64 offset = (i * row_stride + part.column) * static_cast<i64>(sizeof(T));
+      __builtin_prefetch(reinterpret_cast<const char*>(data) + offset);
+    }
+  }
   PTOWSP_TILE T* at(i64 i, i64 j) const {
     return data + i * row_stride + j * (Unit ? 1 : col_stride);
   }

@@ -54,7 +54,7 @@ class _Open:
     """The group that is being collected, and what its store windows need."""
 
     group: RowGroup
-    stored: set[int] = field(default_factory=set)
+    stored: set[int] = field(default_factory=set[int])
 
 
 class _Emitter:

@@ -46,11 +46,11 @@ class FixedBound:
 
 @dataclass(slots=True)
 class Bounds:
-    of: dict[int, Dims] = field(default_factory=dict)
+    of: dict[int, Dims] = field(default_factory=dict[int, Dims])
     # Bounds of results of loops and branches, by value number and dimension.
-    merges: dict[tuple[int, int], Merge] = field(default_factory=dict)
-    depth: dict[str, int] = field(default_factory=dict)  # of the block that names a bound
-    fixed: dict[FixedBound, str] = field(default_factory=dict)
+    merges: dict[tuple[int, int], Merge] = field(default_factory=dict[tuple[int, int], Merge])
+    depth: dict[str, int] = field(default_factory=dict[str, int])  # of the block that names a bound
+    fixed: dict[FixedBound, str] = field(default_factory=dict[FixedBound, str])
 
     def dims(self, value: Value) -> Dims:
         return self.of[value.number]
@@ -186,7 +186,7 @@ class _Finder:
             for dim in (0, 1):
                 begin, made = of[given.number][dim], yields[param.number][dim]
                 inside = of[param.number][dim]
-                varies = inside == {f"{self._name_of(param)}_{WORDS[dim]}"}
+                varies = f"{self._name_of(param)}_{WORDS[dim]}" in inside
                 if begin == made and not varies:
                     dims.append(begin)
                     continue
@@ -234,7 +234,7 @@ class _Finder:
         param, dim, before = what
         own = f"{self._name_of(param)}_{WORDS[dim]}"
         inside = any(self.bounds.depth[name] > depth for name in made)
-        if inside or not settled or before == {own}:
+        if inside or not settled or own in before:
             self.bounds.depth[own] = depth + 1  # it changes with the iterations
             return frozenset({own})
         return before | made
@@ -267,4 +267,4 @@ def kept_dims(sizes: Sequence[int]) -> tuple[int, int]:
 
 
 def _union(dims: Sequence[Dim]) -> Dim:
-    return frozenset().union(*dims)
+    return frozenset[str]().union(*dims)

@@ -165,7 +165,7 @@ class Control:
             for dim in (0, 1):
                 own, new = w.bounds.dims(param)[dim], w.bounds.dims(made)[dim]
                 name = f"{w.names.of(param)}_{WORDS[dim]}"
-                if own == {name} and new != own:
+                if name in own and new != own:
                     text = w.bound(new, tile_type(param).shape[dim])
                     changes.append((name, text, f"{w.places[param.number].text}.{WORDS[dim]}"))
         if len(changes) > 1:

@@ -109,15 +109,14 @@ def scalar_type(dtype: DType) -> str:
     return "float" if dtype in HALVES else TYPES[dtype]
 
 
-def literal(value: object, dtype: DType) -> str:
+def literal(value: float, dtype: DType) -> str:
     """A constant of a dtype, as it is in registers."""
     if dtype is DType.BOOL:
         return "true" if value else "false"
     if dtype not in FLOATS:
-        number = int(str(int(value)))  # type: ignore[call-overload]
-        if number == -(2**63):
+        if value == -(2**63):
             return "std::numeric_limits<i64>::min()"
-        return f"{TYPES[dtype]}{{{number}{'u' if dtype.name.startswith('U') else ''}}}"
+        return f"{TYPES[dtype]}{{{int(value)}{'u' if dtype.name.startswith('U') else ''}}}"
     number = float(dtype.numpy.type(value))
     suffix = "" if dtype is DType.F64 else "f"
     name = "double" if dtype is DType.F64 else "float"

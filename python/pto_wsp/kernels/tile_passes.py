@@ -31,10 +31,10 @@ class StoreTarget:
 class RowGroup:
     rows: int
     dim: Dim
-    statements: list[Statement] = field(default_factory=list)
-    stores: list[StoreTarget] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list[Statement])
+    stores: list[StoreTarget] = field(default_factory=list[StoreTarget])
     # Values that are written to a place whoever needs them.
-    targets: list[tuple[Value, Place]] = field(default_factory=list)
+    targets: list[tuple[Value, Place]] = field(default_factory=list[tuple[Value, Place]])
 
 
 @dataclass(slots=True)
@@ -46,8 +46,8 @@ class Pass:
     width: int
     guard: Dim = frozenset()  # rows that a store has beside those of the group
     reduction: Statement | None = None
-    stores: list[StoreTarget] = field(default_factory=list)
-    writes: list[Value] = field(default_factory=list)
+    stores: list[StoreTarget] = field(default_factory=list[StoreTarget])
+    writes: list[Value] = field(default_factory=list[Value])
 
 
 def is_row_wise(stmt: Statement) -> bool:
@@ -70,6 +70,7 @@ class Passes:
             if any(id(user) not in members for user in w.uses.of(s.results[0]))
         ]
         self.reads: dict[int, int] = {}  # memory by value: the last pass that reads it
+        self.read_first: list[Value] = []  # memory that the first pass reads
         self.kept: set[int] = set()  # values that are written for later passes only
         self.list = [*self._reductions(), *self._writers()]
         self._decide_writes()
@@ -144,6 +145,8 @@ class Passes:
             if stmt is None or value.number in written:
                 if number is not None:
                     self.reads[value.number] = number
+                if number == 0:
+                    self.read_first.append(value)
                 continue
             if tile_type(value).cols > 1:
                 found[value.number] = value

@@ -27,8 +27,8 @@ _FOLDS = {Op.SUM_OF: "TROWSUM", Op.MEAN_OF: "TROWSUM", Op.MAX_OF: "TROWMAX", Op.
 class _Body:
     """The inside of a pass: its lines, the names of what they compute, and the sizes in it."""
 
-    lines: list[tuple[str, Statement | None]] = field(default_factory=list)
-    names: dict[int, tuple[str, bool]] = field(default_factory=dict)  # text, whether it has lanes
+    lines: list[tuple[str, Statement | None]] = field(default_factory=list[tuple[str, Statement | None]])
+    names: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])  # text, whether it has lanes
     writes: bool = False  # into scratch, maybe in the place of an operand: those are read first
     bytes: int = 1
     is_dear: bool = False
@@ -55,6 +55,7 @@ class _RowEmitter:
         self._lines: dict[str, str] = {}  # rows of tiles that have a name, by the tile's
         self._kept: dict[int, str] = {}  # values whose row lies in memory by now
         self._scalars: dict[int, str] = {}  # values with one column
+        self._prefetched = False
 
     def emit(self) -> None:
         w, group = self._w, self._group
@@ -143,6 +144,8 @@ class _RowEmitter:
             line = self._line(self._places[value.number].text, tile_type(value).rows)
             body.lines.append((f"{line}.set(at, {self._wide(value, body)[0]});", None))
             self._kept[value.number] = line
+        if body.is_dear:
+            self._prefetch(each, body)
         self._flush()
         if each.reduction is None and not body.lines:
             return  # an earlier pass has written it
@@ -153,6 +156,16 @@ class _RowEmitter:
         w.line(f"{guard}TMAP<{body.bytes}>({cols}, [&](auto at) {{")
         self._emit_inside(body)
         w.line("});")
+
+    def _prefetch(self, each: Pass, body: _Body) -> None:
+        """A pass that computes for long asks for the next row of what an earlier one has read."""
+        if self._group.rows == 1 or self._prefetched or each is self._passes.list[0]:
+            return
+        self._prefetched = True
+        for value in self._passes.read_first:
+            place, kind = self._w.places[value.number], tile_type(value)
+            if place.slot is None and kind.rows > 1 and kind.cols == each.width:
+                body.lines.append((f"{place.text}.prefetch(row + 1, at);", None))
 
     def _emit_inside(self, body: _Body) -> None:
         with self._w.indented():

@@ -40,7 +40,7 @@ class Slot:
 class Scratch:
     """All places of a kernel, and the clock by which they live."""
 
-    slots: list[Slot] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list[Slot])
     now: int = 0
 
     def take(self, size: int) -> Slot:

@@ -51,9 +51,9 @@ class Scope:
     """What makes the tiles of a loop body, or of the kernel, whole: conditions on scalars, and the
     scalar statements that these need. `decided` are the loads and stores they are about."""
 
-    conditions: list[str] = field(default_factory=list)
-    scalars: list[Statement] = field(default_factory=list)
-    decided: set[int] = field(default_factory=set)
+    conditions: list[str] = field(default_factory=list[str])
+    scalars: list[Statement] = field(default_factory=list[Statement])
+    decided: set[int] = field(default_factory=set[int])
 
 
 def scan_scope(w: Writer, body: Sequence[Statement], block: int) -> Scope:

@@ -224,7 +224,9 @@ class Writer:
         if known is None:
             made = self.uses.definitions.get(value.number)
             if made is not None and made.op is Op.CONST:
-                known = literal(made.attribute("value"), dtype_of(value))
+                number = made.attribute("value")
+                assert isinstance(number, int | float)
+                known = literal(number, dtype_of(value))
             else:
                 known = self.names.of(value)
             self.scalars[value.number] = known
