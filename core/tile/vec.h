@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <cstring>
 
+// Vectors longer than the machine's are passed in memory, by a rule that once changed. Nothing here
+// crosses the border of a library.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace ptowsp::tile {
 
 using i32 = std::int32_t;
@@ -42,7 +46,7 @@ inline void store(T* to, V v) {
 }
 template <class V, class T>
 inline V splat(T x) {
-  return V{} + x;
+  return x - V{};  // a sum would lose the sign of zero, and cost an addition
 }
 
 }  // namespace ptowsp::tile

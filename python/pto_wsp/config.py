@@ -116,6 +116,14 @@ CXXFLAGS: Variable[tuple[str, ...]] = Variable(
     parse=_words,
     default=tuple,
 )
+NO_JIT = Variable(
+    name="PTO_WSP_NO_JIT",
+    expected="0 or 1",
+    default_text="0",
+    doc="1 forbids compiling kernels: what the cache does not hold is an error.",
+    parse=_integer(0, 1),
+    default=lambda: 0,
+)
 NUM_THREADS = Variable(
     name="PTO_WSP_NUM_THREADS",
     expected="an integer from 0 to 4096",
@@ -138,6 +146,7 @@ VARIABLES: tuple[Variable[Any], ...] = (
     CACHE_MAX_MB,
     CXX,
     CXXFLAGS,
+    NO_JIT,
     NUM_THREADS,
     DEBUG,
 )

@@ -86,6 +86,7 @@ class Code(Enum):
     CPP_ERROR = "PTO311", "a C++ body that does not compile"
     KERNEL_LIBRARY = "PTO312", "compiled kernels that cannot be stored or loaded"
     KERNEL_MISSING = "PTO313", "a plan without its Python kernels"
+    KERNEL_NOT_COMPILED = "PTO314", "kernels that may not be compiled now"
     DIRECTIVE_VALUE = "PTO320", "a directive with a value it does not have"
     DIRECTIVE_NOT_ENFORCED = "PTO321", "a directive that the target cannot enforce"
     DIRECTIVES_CONTRADICT = "PTO322", "directives that contradict each other"

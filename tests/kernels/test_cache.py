@@ -75,7 +75,7 @@ def test_every_part_of_the_key_counts(
     monkeypatch.setattr(
         compile_module,
         "_read_headers",
-        lambda: {name: text + "\n" for name, text in real().items()},
+        lambda unit: {name: text + "\n" for name, text in real(unit).items()},
     )
     load_kernels(plan_that_writes(1), {})
     assert len(compiles) == 5
@@ -197,8 +197,10 @@ def test_debug_levels(
 
 def test_headers_of_an_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Away from the source tree, the headers lie beside the core."""
-    in_tree = compile_module._read_headers()
+    unit = "#include <ptowsp_kernel/ptowsp_kernel.h>\n#include <ptowsp_tile/product.h>\n"
+    in_tree = compile_module._read_headers(unit)
     assert set(in_tree) > {"ptowsp/ptowsp.h", "ptowsp_kernel/ptowsp_kernel.h"}
+    assert set(in_tree) > {"ptowsp_tile/product.h", "ptowsp_tile/vec.h"}
     package = tmp_path / "lib" / "site-packages" / "pto_wsp"
     for name, text in in_tree.items():
         path = package / "include" / name
@@ -206,7 +208,7 @@ def test_headers_of_an_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         path.write_text(text + "\n// installed\n")
     monkeypatch.setattr(compile_module, "__file__", str(package / "kernels" / "compile.py"))
     monkeypatch.setattr(compile_module, "_installed_headers", lambda: package / "include")
-    installed = compile_module._read_headers()
+    installed = compile_module._read_headers(unit)
     assert installed == {name: text + "\n// installed\n" for name, text in in_tree.items()}
 
 
@@ -289,3 +291,14 @@ def test_left_over_build_folders_are_removed(tmp_path: Path) -> None:
     store(cache, "aa", 10)
     assert not dead.exists()
     assert alive.exists()
+
+
+def test_compiling_can_be_forbidden(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the cache holds still loads; what it does not is an error that says what to do."""
+    load_kernels(plan_that_writes(1), {})
+    monkeypatch.setenv("PTO_WSP_NO_JIT", "1")
+    load_kernels(plan_that_writes(1), {})
+    with pytest.raises(CompileError, match="have not been compiled yet: body") as caught:
+        load_kernels(plan_that_writes(2), {})
+    assert str(cache_dir) in str(caught.value.why)
+    assert "PTO_WSP_NO_JIT=0" in str(caught.value.fix)

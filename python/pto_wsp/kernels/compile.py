@@ -28,9 +28,10 @@ from pto_wsp.kernels.diagnostics import compile_error
 from pto_wsp.kernels.emit_cpp import UNIT_NAME, CppUnit
 from pto_wsp.plan import Plan
 
-# What bodies are compiled against, and the headers of the package that this leads to.
-_ROOT_HEADER = "ptowsp_kernel/ptowsp_kernel.h"
-_OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"](ptowsp(?:_kernel)?/[\w./]+)[>"]', re.MULTILINE)
+# Headers of the package: what a unit includes, and what that leads to.
+_OWN_INCLUDE = re.compile(
+    r'^\s*#\s*include\s*[<"](ptowsp(?:_kernel|_tile)?/[\w./]+|[\w.]+\.h)[>"]', re.MULTILINE
+)
 # Said on every system, because a plan may come from another one.
 _INSTALL = (
     "install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: "
@@ -45,7 +46,7 @@ def compile_unit(plan: Plan, unit: CppUnit, build: Build) -> ctypes.CDLL:
     """The loaded library of a unit: from the cache, or compiled now."""
     if config.DEBUG.get() >= 3:
         print(unit.text, file=sys.stderr)
-    headers = _read_headers()
+    headers = _read_headers(unit.text)
     flags = (*base_flags(build), *config.CXXFLAGS.get())
     header_texts = [part for item in sorted(headers.items()) for part in item]
     source_key = _key([unit.text, *flags, machine_isa(), *header_texts])
@@ -56,8 +57,16 @@ def compile_unit(plan: Plan, unit: CppUnit, build: Build) -> ctypes.CDLL:
     library = _load_cached(cache.find(source_key, compiler_key))
     if library is not None:
         return library
+    names = ", ".join(plan.kernel_names[i] for i in unit.kernels)
+    if config.NO_JIT.get() == 1:
+        raise CompileError(
+            Code.KERNEL_NOT_COMPILED,
+            f"the kernels of this program have not been compiled yet: {names}",
+            why=f"{config.NO_JIT.name} is 1, and {cache.folder} does not hold them",
+            fix=f"run the program once with {config.NO_JIT.name}=0 and the same "
+            f"{config.CACHE_DIR.name}, or take its cache along",
+        )
     if isinstance(compiler, NoCompiler):
-        names = ", ".join(plan.kernel_names[i] for i in unit.kernels)
         raise CompileError(
             Code.CPP_COMPILER_MISSING,
             f"a C++ compiler is needed for the C++ kernels of this program: {names}",
@@ -89,23 +98,30 @@ def _key(parts: Iterable[str]) -> str:
     return state.hexdigest()
 
 
-def _read_headers() -> dict[str, str]:
-    """The texts of the headers by the names in `#include`."""
+def _read_headers(unit: str) -> dict[str, str]:
+    """The texts of the package's headers that a unit needs, by their names in `#include`."""
     texts: dict[str, str] = {}
-    waiting = [_ROOT_HEADER]
+    waiting = [name for name in _OWN_INCLUDE.findall(unit) if name.startswith("ptowsp")]
     while waiting:
         name = waiting.pop()
-        if name not in texts:
-            texts[name] = _header_path(name).read_text("utf-8")
-            waiting += _OWN_INCLUDE.findall(texts[name])
+        path = _header_path(name)
+        if name in texts or not path.is_file():
+            continue  # a body may include what there is not: that is for the compiler to say
+        texts[name] = path.read_text("utf-8")
+        for found in _OWN_INCLUDE.findall(texts[name]):
+            folder = name.rpartition("/")[0]
+            waiting.append(found if "/" in found else f"{folder}/{found}")  # beside it
     return texts
+
+
+_FOLDERS = {"ptowsp_kernel": "kernel", "ptowsp_tile": "tile"}
 
 
 def _header_path(name: str) -> Path:
     """In the source tree if this is one, else beside the installed core."""
     folder, _, rest = name.partition("/")
     tree = Path(__file__).resolve().parents[3] / "core"
-    path = tree / ("kernel" if folder == "ptowsp_kernel" else f"include/{folder}") / rest
+    path = tree / _FOLDERS.get(folder, f"include/{folder}") / rest
     return path if path.is_file() else _installed_headers() / name
 
 

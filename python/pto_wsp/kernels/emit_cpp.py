@@ -1,4 +1,4 @@
-"""C++ kernel bodies of a plan as one translation unit.
+"""C++ bodies and tile kernels of a plan as one translation unit.
 
 Each body stands in a function of its own namespace, under `#line 1 "ptowsp-kernel:<name>"`, so that
 a compiler's message names the line of the body. Behind it follows the exported entry point with
@@ -16,7 +16,10 @@ from typing import Any, cast
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, PlanError
-from pto_wsp.plan import AccessMode, BodyForm, Kernel, Param, ParamKind, Plan, Section
+from pto_wsp.kernels.emit_tile import HEADERS as TILE_HEADERS
+from pto_wsp.kernels.emit_tile import TileSource, emit_tile
+from pto_wsp.kernels.tile_body import kernel_params, tile_kernel
+from pto_wsp.plan import AccessMode, BodyForm, Param, ParamKind, Plan, Section
 
 UNIT_NAME = "ptowsp-kernels.cpp"
 
@@ -92,23 +95,35 @@ def cpp_body(plan: Plan, kernel: int) -> CppBody | None:
         ) from None
 
 
-def emit_cpp(plan: Plan) -> CppUnit | None:
-    """One translation unit for all C++ kernels of the plan; None if it has none."""
-    found = [(i, cpp_body(plan, i)) for i in range(len(plan.kernel_names))]
-    bodies = {i: body for i, body in found if body is not None}
-    if not bodies:
+def emit_cpp(plan: Plan, with_tiles: bool = True) -> CppUnit | None:
+    """One translation unit for all C++ bodies of the plan, and its tile kernels; None if it has
+    none."""
+    bodies = {i: cpp_body(plan, i) for i in range(len(plan.kernel_names))}
+    tiles = {i: emit_tile(tile_kernel(plan, i)) for i in bodies if with_tiles and is_tile(plan, i)}
+    found = [i for i, body in bodies.items() if body is not None or i in tiles]
+    if not found:
         return None
     writer = _Writer()
     writer.line("#include <ptowsp_kernel/ptowsp_kernel.h>")
-    lines = [_include_line(text) for body in bodies.values() for text in body.includes]
+    lines = [_include_line(text) for body in bodies.values() if body for text in body.includes]
+    lines += [f"#include <ptowsp_tile/{header}>" for header in TILE_HEADERS if tiles]
     for line in dict.fromkeys(lines):
         writer.line(line)
     labels: dict[str, int] = {}
-    for index, body in bodies.items():
+    for index in found:
         label = _label(plan.kernel_names[index], index, labels)
         labels[label] = index
-        _emit_kernel(writer, plan, index, body.source, label)
-    return CppUnit(writer.text(), tuple(bodies), labels)
+        body = bodies[index]
+        if body is not None:
+            _emit_kernel(writer, plan, index, body.source, label)
+        else:
+            _emit_tile_kernel(writer, plan, index, tiles[index])
+    return CppUnit(writer.text(), tuple(found), labels)
+
+
+def is_tile(plan: Plan, kernel: int) -> bool:
+    body = plan.body(kernel)
+    return body is not None and body.form == BodyForm.TILE_IR
 
 
 class _Writer:
@@ -139,10 +154,32 @@ def _label(name: str, index: int, taken: Mapping[str, int]) -> str:
     return label if label not in taken else f"{label}#{index}"
 
 
+def _emit_tile_kernel(writer: _Writer, plan: Plan, index: int, source: TileSource) -> None:
+    space = f"ptowsp_body_{index}"
+    params = kernel_params(plan, index)
+    _, _, arguments = _signature(params, [plan.string(param.name) for param in params])
+    writer.line("")
+    writer.line(f"namespace {space} {{")
+    writer.line(source.text.rstrip("\n"))
+    writer.line(f"}}  // namespace {space}")
+    writer.line('extern "C" __attribute__((visibility("default")))')
+    writer.line(f"const std::uint64_t {scratch_symbol(index)} = {source.scratch_bytes};")
+    _emit_entry(writer, index, [*arguments, "static_cast<std::byte*>(call->scratch)"])
+
+
+def _emit_entry(writer: _Writer, index: int, arguments: list[str]) -> None:
+    writer.line(
+        f"PTOWSP_KERNEL {entry_point(index)}"
+        "([[maybe_unused]] const ptowsp_call* call, void*) noexcept {"
+    )
+    writer.line("  return ptowsp::run_body(call, [&] {")
+    writer.line(f"    ptowsp_body_{index}::body({', '.join(arguments)});")
+    writer.line("  });")
+    writer.line("}")
+
+
 def _emit_kernel(writer: _Writer, plan: Plan, index: int, source: str, label: str) -> None:
-    kernel = plan.records(Kernel)[index]
-    first = kernel.params
-    params = plan.records(Param)[first : first + kernel.num_params]
+    params = kernel_params(plan, index)
     names = [_param_name(plan, index, param) for param in params]
     space = f"ptowsp_body_{index}"
     declared, constants, arguments = _signature(params, names)
@@ -157,14 +194,7 @@ def _emit_kernel(writer: _Writer, plan: Plan, index: int, source: str, label: st
     writer.line(f'#line {writer.here() + 1} "{UNIT_NAME}"')
     writer.line("}")
     writer.line(f"}}  // namespace {space}")
-    writer.line(
-        f"PTOWSP_KERNEL {entry_point(index)}"
-        "([[maybe_unused]] const ptowsp_call* call, void*) noexcept {"
-    )
-    writer.line("  return ptowsp::run_body(call, [&] {")
-    writer.line(f"    {space}::body({', '.join(arguments)});")
-    writer.line("  });")
-    writer.line("}")
+    _emit_entry(writer, index, arguments)
 
 
 def _signature(

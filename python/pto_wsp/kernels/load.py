@@ -39,10 +39,15 @@ LoadedKernel: TypeAlias = PythonKernel | NativeKernel
 
 
 def load_kernels(
-    plan: Plan, callables: Mapping[str, Callable[..., None]], build: Build | None = None
+    plan: Plan,
+    callables: Mapping[str, Callable[..., None]],
+    build: Build | None = None,
+    *,
+    evaluate_tiles: bool = False,
 ) -> tuple[LoadedKernel, ...]:
-    """The kernels of a plan in KERNEL table order. C++ bodies are compiled; Python functions are
-    taken from `callables` by kernel name."""
+    """The kernels of a plan in KERNEL table order. C++ bodies and tile kernels are compiled, unless
+    `evaluate_tiles` asks for the NumPy meaning of the latter; Python functions are taken from
+    `callables` by kernel name."""
     forms = [_form(plan, index) for index in range(len(plan.kernel_names))]
     missing = [
         index
@@ -51,17 +56,17 @@ def load_kernels(
     ]
     if missing:
         raise _missing_error(plan, missing)
-    unit = emit_cpp(plan)
+    unit = emit_cpp(plan, with_tiles=not evaluate_tiles)
     library = None if unit is None else compile_unit(plan, unit, build or Build())
     loaded: list[LoadedKernel] = []
     for index, (name, form) in enumerate(zip(plan.kernel_names, forms, strict=True)):
         if form is BodyForm.PYTHON:
             loaded.append(PythonKernel(name, callables[name]))
-        elif form is BodyForm.TILE_IR:
+        elif form is BodyForm.TILE_IR and evaluate_tiles:
             loaded.append(PythonKernel(name, tile_function(plan, index)))
         else:
-            scratch = _scratch(library, index)
-            loaded.append(NativeKernel(name, _address(library, index), library, scratch))
+            address, scratch = _address(library, index), _scratch(library, index)
+            loaded.append(NativeKernel(name, address, library, scratch))
     return tuple(loaded)
 
 

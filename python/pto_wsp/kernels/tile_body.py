@@ -30,7 +30,7 @@ def tile_kernel(plan: Plan, index: int) -> TileKernel:
         raise PlanError(
             Code.PLAN_DAMAGED, f"the tile operations of kernel {name!r}: {why}"
         ) from error
-    seen = [param for param in _params(plan, index) if param.kind not in _UNSEEN]
+    seen = [param for param in kernel_params(plan, index) if param.kind not in _UNSEEN]
     found = [_shown(param.type) for param in kernel.params]
     if found != [_declared(param) for param in seen]:
         message = f"the tile operations of kernel {name!r} are for other parameters"
@@ -41,7 +41,7 @@ def tile_kernel(plan: Plan, index: int) -> TileKernel:
 def tile_function(plan: Plan, index: int) -> Callable[..., None]:
     """A function of the arguments that a Python body gets."""
     kernel = tile_kernel(plan, index)
-    seen = [i for i, param in enumerate(_params(plan, index)) if param.kind not in _UNSEEN]
+    seen = [i for i, param in enumerate(kernel_params(plan, index)) if param.kind not in _UNSEEN]
 
     def run(*arguments: Any) -> None:
         evaluate(kernel, [arguments[i] for i in seen])
@@ -49,7 +49,8 @@ def tile_function(plan: Plan, index: int) -> Callable[..., None]:
     return run
 
 
-def _params(plan: Plan, index: int) -> tuple[Param, ...]:
+def kernel_params(plan: Plan, index: int) -> tuple[Param, ...]:
+    """The parameters of a kernel, in their order."""
     record = plan.records(Kernel)[index]
     return plan.records(Param)[record.params : record.params + record.num_params]
 

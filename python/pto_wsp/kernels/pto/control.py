@@ -301,7 +301,11 @@ class _Otherwise(_Branch):
     def _begin(self) -> list[_Cell]:
         removed = self._trace.frame.statements.pop()
         assert removed is self._when.statement
+        first = self._when.frame
+        assert first is not None
         for cell in self._when.cells:
+            if cell.now is not cell.before:
+                cell.now.withdraw(first)  # it was for one branch; now there are two
             cell.put(cell.before)
         return [_Cell(cell.cells, cell.name, cell.before, cell.before) for cell in self._when.cells]
 

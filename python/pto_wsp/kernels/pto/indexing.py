@@ -135,5 +135,8 @@ def tile_slice(value: TileValue, index: object) -> TileValue:
     return tile(Op.SLICE, [value, *starts], "slice", shape=shape)
 
 
+TileValue.part = tile_slice
+
+
 def _error(message: str, why: str, fix: str) -> Exception:
     return current("an index").error(Code.TILE_REFERENCE, message, why, fix, TypeCheckError)

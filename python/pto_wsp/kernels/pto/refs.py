@@ -14,6 +14,7 @@ from pto_wsp.kernels.pto.values import (
     ScalarValue,
     TileValue,
     TracedValue,
+    tile,
     wrap,
 )
 from pto_wsp.kernels.tile_ir import Op, RefType, Value
@@ -54,9 +55,7 @@ class Ref(Loadable):
 
     @property
     def T(self) -> TileValue:  # noqa: N802 - as NumPy calls it
-        from pto_wsp.kernels.pto.functions import transpose
-
-        return transpose(self)
+        return tile(Op.TRANSPOSE, [self.loaded("transpose")], "transpose")
 
     def __getitem__(self, index: Any) -> RefPart:
         extents = self.type.tile or (None,) * self.type.rank

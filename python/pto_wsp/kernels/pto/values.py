@@ -136,6 +136,10 @@ class TracedValue(Operand):
         """Whether the loop or branch that made it is still open."""
         return self._frame.is_open
 
+    def withdraw(self, frame: Frame) -> None:
+        """From now on it is a value of that frame, which has been closed."""
+        self._frame = frame
+
     def traced(self, what: str) -> Value:
         """The value, for an operation of the current trace."""
         trace = current(what)
@@ -190,10 +194,10 @@ class TileValue(TracedValue):
         """The transposed tile."""
         return tile(Op.TRANSPOSE, [self], "transpose")
 
-    def __getitem__(self, index: Any) -> TileValue:
-        from pto_wsp.kernels.pto.indexing import tile_slice
+    part: ClassVar[Callable[[TileValue, Any], TileValue]]  # `indexing` knows how
 
-        return tile_slice(self, index)
+    def __getitem__(self, index: Any) -> TileValue:
+        return TileValue.part(self, index)
 
 
 def wrap(trace: Trace, value: Value, linear: Linear | None = None) -> TracedValue:

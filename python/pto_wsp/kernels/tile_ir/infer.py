@@ -50,7 +50,7 @@ from pto_wsp.kernels.tile_ir.ops import (
 
 
 def infer(op: Op, operands: Sequence[Type], attributes: Attributes) -> tuple[Type, ...]:
-    """The types of the results. The attributes are those that the operation has."""
+    """The types of the results. Operands and attributes are as many as the operation has."""
     own = _OWN.get(op)
     if own is not None:
         return own(op, operands, attributes)

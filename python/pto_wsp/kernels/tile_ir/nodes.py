@@ -104,8 +104,3 @@ class TileKernel:
     params: tuple[Value, ...]
     body: tuple[Statement, ...]
     loc: SrcLoc | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        from pto_wsp.kernels.tile_ir.text import to_text
-
-        return to_text(self, locs=False)

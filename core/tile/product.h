@@ -1,0 +1,71 @@
+// Products and sorting of tiles. A transposed operand is never moved: pass x.transposed().
+#pragma once
+
+#include <ptowsp_tile/matmul.h>
+#include <ptowsp_tile/sort.h>
+#include <ptowsp_tile/tile.h>
+
+namespace ptowsp::tile {
+
+// One copy for all products of these types: what is inside is large, and gcc likes to copy it for
+// the constants of each call.
+#if defined(__clang__)
+#define PTOWSP_ONE_COPY __attribute__((noinline))
+#else
+#define PTOWSP_ONE_COPY __attribute__((noinline, noclone))
+#endif
+template <class A, class B, class Acc>
+PTOWSP_ONE_COPY void multiply(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
+                              i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
+                              std::byte* scratch) {
+  constexpr bool kBlocked = std::is_same_v<Acc, float> || std::is_same_v<Acc, double> ||
+                            (std::is_same_v<Acc, i32> && sizeof(A) != 2);
+  if constexpr (kBlocked) {
+    matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch);
+  } else {  // integers that no machine multiplies in vectors
+    for (i64 i = 0; i < m; ++i) {
+      for (i64 j = 0; j < n; ++j) {
+        Acc sum = accumulate ? c[i * c_row + j] : Acc{};
+        for (i64 p = 0; p < k; ++p) {
+          sum = vadd(sum, vmul(a[i * a_row + p * a_col], b[p * b_row + j * b_col]));
+        }
+        c[i * c_row + j] = sum;
+      }
+    }
+  }
+}
+
+template <class D, class A, class B>
+PTOWSP_TILE void product(D& d, const A& a, const B& b, bool accumulate, std::byte* scratch) {
+  const i64 inner = least(a.cols, b.rows);
+  d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
+  d.cols = accumulate ? least(d.cols, b.cols) : b.cols;
+  multiply(d.rows, d.cols, inner, a.data, a.row_stride, a.col_stride, b.data, b.row_stride,
+           b.col_stride, d.data, d.row_stride, accumulate, scratch);
+}
+template <class D, class A, class B>
+PTOWSP_TILE void TMATMUL(D& d, const A& a, const B& b, std::byte* scratch) {
+  product(d, a, b, false, scratch);
+}
+// d is added to.
+template <class D, class A, class B>
+PTOWSP_TILE void TMATMUL_ACC(D& d, const A& a, const B& b, std::byte* scratch) {
+  product(d, a, b, true, scratch);
+}
+
+// Of each row the k largest, in order, and where they were.
+template <class V, class I, class A>
+void TTOPK(V& values, I& indices, const A& a, i64 k, std::byte* scratch) {
+  for (i64 i = 0; i < a.rows; ++i) {
+    topk_row(a.at(i, 0), a.cols, k, values.at(i, 0), indices.at(i, 0), scratch);
+  }
+}
+// Each row in order, and where its elements were.
+template <class V, class I, class A>
+void TSORT(V& values, I& indices, const A& a, bool descending, std::byte* scratch) {
+  for (i64 i = 0; i < a.rows; ++i) {
+    sort_row(a.at(i, 0), a.cols, descending, values.at(i, 0), indices.at(i, 0), scratch);
+  }
+}
+
+}  // namespace ptowsp::tile

@@ -1,0 +1,286 @@
+"""Tile kernels as C++ over core/tile/.
+
+The source of a kernel is a function template over one flag: whether all regions are whole. With it,
+every extent is a constant. `body` asks the views and calls one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pto_wsp.kernels.tile_control import Control
+from pto_wsp.kernels.tile_expr import HALVES, TYPES, is_tile, tile_type
+from pto_wsp.kernels.tile_ir import Op, RefType, ScalarType, Statement, TileKernel, Value
+from pto_wsp.kernels.tile_moves import emit_move, emit_paged_load, emit_paged_store
+from pto_wsp.kernels.tile_passes import RowGroup, StoreTarget, is_row_wise
+from pto_wsp.kernels.tile_rows import emit_rows
+from pto_wsp.kernels.tile_uses import is_pure_scalar
+from pto_wsp.kernels.tile_windows import (
+    Region,
+    address,
+    check_offsets,
+    declare_bounds,
+    emit_scalar,
+    emit_window,
+    fixed_lines,
+    load_names,
+    region_of,
+    scan_scope,
+    store_dims,
+    unit_conditions,
+)
+from pto_wsp.kernels.tile_writer import Place, Writer
+from pto_wsp.plan import AccessMode
+
+HEADERS = ("map.h", "reduce.h", "move.h", "product.h")
+
+
+@dataclass(frozen=True, slots=True)
+class TileSource:
+    """C++ that defines `body(<parameters>, std::byte* scratch)`, for a namespace of its own, and
+    the bytes of scratch that it needs."""
+
+    text: str
+    scratch_bytes: int
+
+
+def emit_tile(kernel: TileKernel) -> TileSource:
+    return _Emitter(kernel).emit()
+
+
+@dataclass(slots=True)
+class _Open:
+    """The group that is being collected, and what its store windows need."""
+
+    group: RowGroup
+    stored: set[int] = field(default_factory=set[int])
+
+
+class _Emitter:
+    def __init__(self, kernel: TileKernel) -> None:
+        self._kernel = kernel
+        self._w = Writer(kernel)
+        self._control = Control(self._w, self._body, self._write)
+        self._open: _Open | None = None
+        self._decided: set[int] = set()
+
+    def emit(self) -> TileSource:
+        w, kernel = self._w, self._kernel
+        scope = scan_scope(w, kernel.body, 0)
+        with w.captured() as inside:
+            self._body(kernel.body, scope.decided)
+        scratch_bytes = w.scratch.place()
+        names = [w.names.of(param) for param in kernel.params]
+        declared = [
+            f"[[maybe_unused]] {_cpp_param(param)} {name}"
+            for param, name in zip(kernel.params, names, strict=True)
+        ]
+        lines = ["using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;", ""]
+        scratch = "[[maybe_unused]] std::byte* scratch"
+        lines.append(f"// {_title(kernel)}")
+        lines.append("template <bool Whole>")
+        lines.append(f"void tiles({', '.join([*declared, scratch])}) {{")
+        fixed, fits = fixed_lines(w)
+        lines += [*fixed, *w.scratch.resolve("\n".join(inside)).split("\n")]
+        lines += ["}", ""]
+        lines.append("// Whether all regions are whole, and their columns adjacent.")
+        lines.append(f"inline bool is_whole({', '.join(declared)}) {{")
+        with w.captured() as checks:
+            for stmt in scope.scalars:
+                emit_scalar(w, stmt)
+        conditions = [*unit_conditions(w, kernel.body), *fits, *scope.conditions]
+        lines += checks
+        lines.append(f"  return {' && '.join(conditions) or 'true'};")
+        lines += ["}", ""]
+        lines.append(f"inline void body({', '.join([*declared, scratch])}) {{")
+        arguments = ", ".join([*names, "scratch"])
+        lines.append(f"  if (is_whole({', '.join(names)})) {{")
+        lines.append(f"    tiles<true>({arguments});")
+        lines.append("  } else {")
+        lines.append(f"    tiles<false>({arguments});")
+        lines += ["  }", "}"]
+        return TileSource("\n".join(lines) + "\n", scratch_bytes)
+
+    # --- statements ---
+
+    def _body(self, body: Sequence[Statement], decided: set[int]) -> None:
+        outer, self._decided = self._decided, self._decided | decided
+        last = -1
+        for last, stmt in enumerate(body):
+            self._statement(stmt, last)
+        self._flush(last)
+        self._decided = outer
+
+    def _statement(self, stmt: Statement, position: int) -> None:
+        w = self._w
+        if is_pure_scalar(stmt):
+            if id(stmt) not in w.declared:
+                emit_scalar(w, stmt)
+        elif stmt.op is Op.LOAD:
+            self._load(stmt, position)
+        elif stmt.op is Op.STORE:
+            self._store(stmt, position)
+        elif stmt.results and stmt.results[0].number in w.uses.floating:
+            self._floating(stmt, position)
+        elif is_row_wise(stmt):
+            self._join(stmt, position)
+        elif stmt.results and stmt.results[0].number in w.uses.views:
+            pass  # read where its operand lies
+        else:
+            self._flush(position - 1)
+            if stmt.op in (Op.FOR, Op.WHEN):
+                self._control.emit(stmt)
+            else:
+                emit_move(w, stmt)
+            w.scratch.now += 1
+
+    def _join(self, stmt: Statement, position: int) -> None:
+        result = stmt.results[0]
+        rows, dim = tile_type(result).rows, self._w.bounds.dims(result)[0]
+        group = self._group(rows, dim, position)
+        group.statements.append(stmt)
+
+    def _group(self, rows: int, dim: frozenset[str], position: int) -> RowGroup:
+        if self._open is not None:
+            group = self._open.group
+            if (group.rows, group.dim) == (rows, dim):
+                return group
+            self._flush(position - 1)
+        self._open = _Open(RowGroup(rows, dim))
+        return self._open.group
+
+    def _flush(self, last: int) -> None:
+        if self._open is not None:
+            group, self._open = self._open.group, None
+            emit_rows(self._w, group, last)
+            self._w.scratch.now += 1
+
+    def _floating(self, stmt: Statement, position: int) -> None:
+        """Computed where it is used; but some users need memory."""
+        w, value = self._w, stmt.results[0]
+        for user in w.uses.of(value):
+            if not isinstance(user, Statement) or user.op in (Op.FOR, Op.STORE):
+                continue
+            if (
+                not is_row_wise(user)
+                and user.results[:1] != ()
+                and user.results[0].number not in w.uses.floating
+            ):
+                self._flush(position - 1)
+                place = w.new_tile(value)
+                self._write(value, place)
+                return
+            if user.op is Op.SCATTER:
+                self._flush(position - 1)
+                self._write(value, w.new_tile(value))
+                return
+
+    def _write(self, value: Value, place: Place) -> None:
+        """Puts a value into a place."""
+        w = self._w
+        if place.slot is not None:
+            w.scratch.touch(place.slot)
+        if value.number in w.uses.floating:
+            kind = tile_type(value)
+            group = RowGroup(kind.rows, w.bounds.dims(value)[0], targets=[(value, place)])
+            emit_rows(w, group, -1)
+        else:
+            w.line(f"TSTORE({place.text}, {w.place(value).text});")
+
+    # --- loads and stores ---
+
+    def _load(self, stmt: Statement, position: int) -> None:
+        w, region, value = self._w, region_of(stmt), stmt.results[0]
+        copied = region.param.number in w.uses.stored
+        if copied or region.ref.paged:
+            self._flush(position - 1)
+        check_offsets(w, stmt, region)
+        if not is_tile(value):
+            text = self._element(region)
+            w.line(f"const auto {w.names.of(value)} = scalar_of({text});", stmt)
+            return
+        declare_bounds(w, region, load_names(w, value), id(stmt) in self._decided)
+        if region.ref.paged:
+            emit_paged_load(w, stmt, region)
+            w.scratch.now += 1
+            return
+        window = w.names.fresh(f"{w.names.of(value)}_tile")
+        emit_window(w, region, window, w.rows(value), w.cols(value), stmt)
+        w.places[value.number] = Place(window)
+        if copied or self._needs_copy(value):
+            self._flush(position - 1)
+            place = w.new_tile(value)
+            w.line(f"TLOAD({place.text}, {window});")
+            w.scratch.now += 1
+
+    def _needs_copy(self, value: Value) -> bool:
+        """Sorting wants rows without gaps."""
+        users = self._w.uses.of(value)
+        return any(isinstance(u, Statement) and u.op in (Op.TOPK, Op.SORT) for u in users)
+
+    def _element(self, region: Region) -> str:
+        w = self._w
+        if region.ref.paged:
+            indices = ", ".join(w.scalar(v) for v in region.offsets)
+            return f"{w.names.of(region.param)}({indices})"
+        return f"*({address(w, region)})"
+
+    def _store(self, stmt: Statement, position: int) -> None:
+        w, region, value = self._w, region_of(stmt), stmt.operands[1]
+        if self._open is not None and region.param.number in self._open.stored:
+            self._flush(position - 1)  # which of two stores comes last may matter
+        check_offsets(w, stmt, region)
+        if region.shape == (1, 1) and not is_tile(value):
+            self._flush(position - 1)
+            element = TYPES[region.ref.dtype]
+            w.line(f"{self._element(region)} = static_cast<{element}>({w.scalar(value)});", stmt)
+            return
+        base = w.names.fresh(f"{w.names.of(region.param)}_store")
+        names, dims = store_dims(w, region, base)
+        declare_bounds(w, region, names, id(stmt) in self._decided)
+        if is_tile(value):
+            own = w.bounds.dims(value)
+            dims = dims[0] | own[0], dims[1] | own[1]
+        rows, cols = (w.bound(dims[axis], region.shape[axis]) for axis in (0, 1))
+        if region.ref.paged:
+            self._flush(position - 1)
+            emit_paged_store(w, stmt, region, (rows, cols))
+            return
+        emit_window(w, region, base, rows, cols, stmt)
+        group_dim = w.bounds.dims(value)[0] if is_tile(value) else dims[0]
+        if is_tile(value) and value.number in w.uses.floating:
+            group_dim = dims[0]
+        if (
+            self._open is not None
+            and self._open.group.dim <= dims[0]
+            and (self._open.group.rows == region.shape[0])
+        ):
+            group_dim = self._open.group.dim
+        group = self._group(region.shape[0], group_dim, position)
+        group.stores.append(StoreTarget(stmt, base, dims, region.shape))
+        assert self._open is not None
+        self._open.stored.add(region.param.number)
+
+
+def _cpp_param(param: Value) -> str:
+    kind = param.type
+    if isinstance(kind, ScalarType):
+        return "float" if kind.dtype in HALVES else TYPES[kind.dtype]
+    assert isinstance(kind, RefType)
+    const = "const " if kind.mode is AccessMode.IN else ""
+    view = "PagedView" if kind.paged else "View"
+    return f"ptowsp::{view}<{const}{TYPES[kind.dtype]}, {kind.rank}>"
+
+
+def _title(kernel: TileKernel) -> str:
+    params = [_param_text(param) for param in kernel.params]
+    return f"{kernel.name}({', '.join(params)})"
+
+
+def _param_text(param: Value) -> str:
+    kind = param.type
+    if isinstance(kind, RefType):
+        sizes = ", ".join(map(str, kind.tile)) if kind.tile else ", ".join([":"] * kind.rank)
+        return f"{param.name}: {kind.mode.name.lower()} {kind.dtype.text}[{sizes}]"
+    return f"{param.name}: {kind.dtype.text}"

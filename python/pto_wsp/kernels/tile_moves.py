@@ -1,0 +1,233 @@
+"""Statements of tile kernels that read and write memory as a whole: one instruction each."""
+
+from __future__ import annotations
+
+from pto_wsp.kernels.tile_expr import TYPES, dtype_of, is_tile, tile_type
+from pto_wsp.kernels.tile_ir import Op, RefType, Statement, Value
+from pto_wsp.kernels.tile_windows import Region, plain
+from pto_wsp.kernels.tile_writer import Writer
+
+_COLUMN_FOLDS = {
+    Op.SUM_OF: "TCOLSUM",
+    Op.MAX_OF: "TCOLMAX",
+    Op.MIN_OF: "TCOLMIN",
+    Op.MEAN_OF: "TCOLMEAN",
+}
+_SORT_ENTRY_BYTES = 2 * 16  # per element, of the largest entries: core/tile/sort.h
+
+
+def emit_move(w: Writer, stmt: Statement) -> None:
+    """Anything but elementwise work, rows, loads, stores and control."""
+    match stmt.op:
+        case Op.MATMUL | Op.MATMUL_ACC:
+            _product(w, stmt)
+        case Op.TOPK | Op.SORT:
+            _sort(w, stmt)
+        case Op.TRANSPOSE:
+            _into(w, stmt, "TTRANS", _place(w, stmt.operands[0]))
+        case Op.RESHAPE:
+            _into(w, stmt, "TRESHAPE", _place(w, stmt.operands[0]))
+        case Op.PAD:
+            source, value = stmt.operands
+            _into(w, stmt, "TPAD", _place(w, source), w.scalar(value))
+        case Op.SLICE:
+            _slice(w, stmt)
+        case Op.CONCAT:
+            _concat(w, stmt)
+        case Op.GATHER:
+            _gather(w, stmt)
+        case Op.SCATTER:
+            _scatter(w, stmt)
+        case Op.ARGMAX_OF:
+            name = "TROWARGMAX" if stmt.attribute("axis") == 1 else "TCOLARGMAX"
+            _into(w, stmt, name, _place(w, stmt.operands[0]))
+        case Op.ITEM:
+            _item(w, stmt)
+        case _:
+            _into(w, stmt, _COLUMN_FOLDS[stmt.op], _place(w, stmt.operands[0]))
+
+
+def _place(w: Writer, value: Value) -> str:
+    return w.place(value).text
+
+
+def _into(w: Writer, stmt: Statement, name: str, *arguments: str) -> None:
+    """An instruction whose destination is a new tile."""
+    place = w.new_tile(stmt.results[0])
+    w.line(f"{name}({', '.join([place.text, *arguments])});", stmt)
+
+
+def _operand(w: Writer, value: Value) -> str:
+    """An operand of a product; a transposed one is read where it lies."""
+    if value.number in w.uses.views:
+        source = w.uses.definitions[value.number].operands[0]
+        return f"{_operand(w, source)}.transposed()"
+    return _place(w, value)
+
+
+def _product(w: Writer, stmt: Statement) -> None:
+    a, b = stmt.operands[-2:]
+    result = stmt.results[0]
+    (m, k), n = tile_type(a).shape, tile_type(b).cols
+    size = dtype_of(result).size
+    room = product_scratch(m, k, size)
+    left, right = _operand(w, a), _operand(w, b)
+    if stmt.op is Op.MATMUL_ACC:
+        slot = w.dying_slot(stmt.operands[0], w.uses.position[id(stmt)])
+        before = _place(w, stmt.operands[0])
+        place = w.new_tile(result, slot)
+        if slot is None:
+            w.line(f"TLOAD({place.text}, {before});")
+    else:
+        place = w.new_tile(result)
+    spare = w.scratch.take(room)
+    w.line(f"static_assert(matmul_scratch_bytes({m}, {n}, {k}, {size}) <= {room});")
+    name = "TMATMUL_ACC" if stmt.op is Op.MATMUL_ACC else "TMATMUL"
+    w.line(f"{name}({place.text}, {left}, {right}, {spare.text});", stmt)
+
+
+def product_scratch(m: int, k: int, element_size: int) -> int:
+    """At least matmul_scratch_bytes() of core/tile/matmul.h; the source asserts it."""
+    depth, rows = min(k, 256), min(m, 1024 // element_size) + 16
+    return -(-element_size * (depth * (rows + 64) + 64) // 64) * 64
+
+
+def _sort(w: Writer, stmt: Statement) -> None:
+    source = stmt.operands[0]
+    kind = tile_type(source)
+    from_place = _place(w, source)
+    if stmt.op is Op.TOPK and tile_type(stmt.results[0]).partial[1]:
+        (name,) = w.bounds.dims(stmt.results[0])[1]
+        w.line(f"const i64 {name} = least({stmt.attribute('k')}, {w.cols(source)});")
+    values, indices = (w.new_tile(result) for result in stmt.results)
+    room = -(-_SORT_ENTRY_BYTES * kind.cols // 64) * 64
+    spare = w.scratch.take(room)
+    size = kind.dtype.size
+    w.line(f"static_assert(sort_scratch_bytes({kind.cols}, {size}) <= {room});")
+    if stmt.op is Op.TOPK:
+        name, how = "TTOPK", str(stmt.attribute("k"))
+    else:
+        name, how = "TSORT", "true" if stmt.attribute("descending") else "false"
+    w.line(f"{name}({values.text}, {indices.text}, {from_place}, {how}, {spare.text});", stmt)
+
+
+def _slice(w: Writer, stmt: Statement) -> None:
+    source, *first = stmt.operands
+    result = stmt.results[0]
+    kind, part = tile_type(source), tile_type(result)
+    offsets = [w.scalar(value) for value in first]
+    checks = [
+        f"{offset} >= 0 && {offset} + {part.shape[dim]} <= {kind.shape[dim]}"
+        for dim, offset in enumerate(offsets)
+        if not _is_inside(offset, part.shape[dim], kind.shape[dim])
+    ]
+    for dim in (0, 1):
+        if kind.partial[dim]:
+            room = f"{_extent(w, source, dim)} - {offsets[dim]}"
+            if part.partial[dim]:
+                (name,) = w.bounds.dims(result)[dim]
+                w.line(f"const i64 {name} = bound<false, {part.shape[dim]}>({room});")
+            elif part.shape[dim] == 1:
+                checks.append(f"{offsets[dim]} < {_extent(w, source, dim)}")
+    if checks:
+        w.line(f'need({" && ".join(checks)}, "slice: outside of the tile ({w.where(stmt)})");')
+    _into(w, stmt, "TSLICE", _place(w, source), *map(plain, offsets))
+
+
+def _extent(w: Writer, value: Value, dim: int) -> str:
+    return w.cols(value) if dim else w.rows(value)
+
+
+def _is_inside(offset: str, size: int, extent: int) -> bool:
+    if not offset.startswith("i64{"):
+        return False
+    return 0 <= int(offset[4:-1]) <= extent - size
+
+
+def _concat(w: Writer, stmt: Statement) -> None:
+    place = w.new_tile(stmt.results[0])
+    at = 0
+    for operand in stmt.operands:
+        first = f"0, {at}" if stmt.attribute("axis") == 1 else f"{at}, 0"
+        w.line(f"TINSERT({place.text}, {_place(w, operand)}, {first});", stmt)
+        at += tile_type(operand).shape[1 if stmt.attribute("axis") == 1 else 0]
+
+
+def _whole_param(w: Writer, param: Value) -> str:
+    """All of a rank-2 parameter, as a window."""
+    ref = param.type
+    assert isinstance(ref, RefType)
+    name = w.names.of(param)
+    const = "const " if ref.mode.name == "IN" else ""
+    return (
+        f"Window<{const}{TYPES[ref.dtype]}>{{{name}.data(), {name}.stride(0), {name}.stride(1), "
+        f"{name}.shape(0), {name}.shape(1)}}"
+    )
+
+
+def _gather(w: Writer, stmt: Statement) -> None:
+    source, numbers = stmt.operands
+    result = stmt.results[0]
+    if is_tile(source):
+        from_place = _place(w, source)
+    else:
+        if tile_type(result).partial[1]:
+            (name,) = w.bounds.dims(result)[1]
+            room = f"{w.names.of(source)}.shape(1)"
+            w.line(f"const i64 {name} = bound<false, {tile_type(result).cols}>({room});")
+        from_place = _whole_param(w, source)
+    _into(w, stmt, "TGATHER", from_place, _place(w, numbers))
+
+
+def _scatter(w: Writer, stmt: Statement) -> None:
+    param, numbers, tile = stmt.operands
+    w.line(f"TSCATTER({_whole_param(w, param)}, {_place(w, numbers)}, {_place(w, tile)});", stmt)
+
+
+def _item(w: Writer, stmt: Statement) -> None:
+    tile, row, col = stmt.operands
+    at = [w.scalar(row), w.scalar(col)]
+    checks = [
+        f"{offset} >= 0 && {offset} < {_extent(w, tile, dim)}"
+        for dim, offset in enumerate(at)
+        if w.bounds.dims(tile)[dim] or not _is_inside(offset, 1, tile_type(tile).shape[dim])
+    ]
+    if checks:
+        w.line(f'need({" && ".join(checks)}, "item: outside of the tile ({w.where(stmt)})");')
+    name = w.names.of(stmt.results[0])
+    w.line(f"const auto {name} = {_place(w, tile)}.get({at[0]}, {at[1]});", stmt)
+
+
+def emit_paged_load(w: Writer, stmt: Statement, region: Region) -> None:
+    """Tokens may lie anywhere: a row at a time is copied."""
+    place = w.new_tile(stmt.results[0])
+    if region.col_dim == 0:  # one row, whose columns are tokens
+        token = f"{plain(w.scalar(region.offsets[0]))} + j"
+        rest = [plain(w.scalar(v)) for v in region.offsets[1:]]
+        element = f"{w.names.of(region.param)}({', '.join([token, *rest])})"
+        head = f"for (i64 j = 0; j < {place.text}.cols; ++j) "
+        w.line(f"{head}*{place.text}.at(0, j) = {element};", stmt)
+        return
+    stride, row = _paged_row(w, region)
+    w.line(f"TLOAD_ROWS({place.text}, {stride}, [&](i64 i) {{ return {row}; }});", stmt)
+
+
+def emit_paged_store(w: Writer, stmt: Statement, region: Region, bounds: tuple[str, str]) -> None:
+    stride, row = _paged_row(w, region)
+    source = _place(w, stmt.operands[1])
+    w.line(
+        f"TSTORE_ROWS({bounds[0]}, {bounds[1]}, {stride}, {source}, "
+        f"[&](i64 i) {{ return {row}; }});",
+        stmt,
+    )
+
+
+def _paged_row(w: Writer, region: Region) -> tuple[str, str]:
+    """The distance of columns, and the address of the first element of row i."""
+    name = w.names.of(region.param)
+    indices: list[str] = []
+    for dim, offset in enumerate(region.offsets):
+        text = plain(w.scalar(offset))
+        indices.append(f"{text} + i" if dim == region.row_dim else text)
+    stride = f"{name}.page(0).stride({region.col_dim})" if region.col_dim > 0 else "1"
+    return stride, f"&{name}({', '.join(indices)})"
