@@ -62,7 +62,8 @@ inline constexpr i64 kBlockRowBytes = 1024;
 inline constexpr i64 kStripColumns = 64;
 template <class E>
 inline constexpr i64 kBlockRows = kBlockRowBytes / i64{sizeof(E)};
-// Copies of the last rows may write this many elements too many.
+// In elements: where the strip may begin, and room for that and for what copies write too much.
+inline constexpr i64 kAligned = 16;
 inline constexpr i64 kSlack = 64;
 // Sums of a product with few rows, which stay in the first cache.
 inline constexpr i64 kTileElements = 4096;
@@ -285,6 +286,7 @@ PTOWSP_TILE_ONCE void multiply_tile(i64 k, const E* a, const E* b, Target<E> to,
   for (int i = 0; i < kRows; ++i) {
     for (int v = 0; v < kTileVectors; ++v) sum[i][v] = V{};
   }
+#pragma GCC unroll 4
   for (i64 p = 0; p < k; ++p) {
     V row[std::size_t{kTileVectors}];
     for (int v = 0; v < kTileVectors; ++v) row[v] = load<V>(b + v * kLanes);
@@ -368,8 +370,9 @@ inline void multiply_block(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* scr
   const auto strip_at = [&](i64 j) {
     return Sliver<B>{b.x + j * b.across, std::min(kStrip, b.count - j), b.across, b.along};
   };
-  E* strip = scratch;
-  E* block = strip + kStrip * k;
+  // In this order: what a copy writes too much falls on what is written later.
+  E* block = scratch;
+  E* strip = block + ((a.count + kTileRows) * k + kAligned - 1) / kAligned * kAligned;
   pack_rows(a, k, block, columns_ahead(strip_at(0), k, tiles));
   for (i64 j = 0; j < b.count; j += kStrip) {
     const Sliver<B> columns = strip_at(j);
