@@ -136,6 +136,8 @@ def refused(function: Any) -> CompileError:
         ("pto.carry(a=x).a = x.T", Code.TILE_CARRY, "a becomes f32[8?, 4?]"),
         ("pto.carry(a='x')", Code.TILE_ARGUMENT, "a carried value a of str"),
         ("pto.otherwise()", Code.OTHERWISE_ALONE, "pto.otherwise without pto.when"),
+        ("pto.for_range(4)", Code.UNUSED, "pto.for_range(...) of kernel kernel is not used"),
+        ("pto.when(n > 0)", Code.UNUSED, "pto.when(...) of kernel kernel is not used"),
         ("return x + 1", Code.KERNEL_BODY, "kernel kernel returns a value"),
     ],
 )
