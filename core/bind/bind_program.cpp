@@ -299,9 +299,10 @@ class NativeProgram {
         nb::cast(new NativeProgram(program, workers), nb::rv_policy::take_ownership), nb::none());
   }
 
-  void set_native_kernel(uint32_t kernel, uintptr_t address) {
+  void set_native_kernel(uint32_t kernel, uintptr_t address, uint64_t scratch) {
     ptowsp_program_set_kernel(program_, kernel, reinterpret_cast<ptowsp_kernel_fn>(address),
                               nullptr);
+    ptowsp_program_set_scratch(program_, kernel, scratch);
   }
 
   void set_python_kernel(uint32_t kernel, nb::callable dispatch) {
@@ -472,8 +473,11 @@ void ptowsp::bind_program(nb::module_& m) {
                   nb::sig("def load(plan: bytes, workers: int, seed: int) -> "
                           "tuple[NativeProgram | None, " PTOWSP_ERROR "]"),
                   "A program, or the reason why there is none.")
-      .def("set_native_kernel", &NativeProgram::set_native_kernel, nb::arg("kernel"),
-           nb::arg("address"), "Machine code of the signature ptowsp_kernel_fn.")
+      .def(
+          "set_native_kernel", &NativeProgram::set_native_kernel, nb::arg("kernel"),
+          nb::arg("address"), nb::arg("scratch"),
+          "Machine code of the signature ptowsp_kernel_fn, and how many bytes of scratch memory it "
+          "needs.")
       .def("set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
            nb::arg("dispatch"),
            nb::sig("def set_python_kernel(self, kernel: int, dispatch: "

@@ -1,6 +1,7 @@
 #include "ptowsp/issuer.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -26,9 +27,9 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
       steals_(config.ready == ReadyPolicy::WORK_STEAL),
       one_queue_(shares_one_queue(config)),
       places_(slots),
+      lock_(workers == 1),
       pinned_(workers, 0),
       turn_(workers, 0),
-      lock_(workers == 1),
       random_(seed) {
   const u32 pools = std::max<u32>(config.pools, 1);
   pool_workers_.resize(pools);
@@ -44,7 +45,11 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
   lane_pending_.assign(lanes_.size(), 0);
   for (u32 g = 0; g < config.num_gates; ++g) {
     gates_by_stream_[g] = config.gates[g].scope == DepthScope::STREAM;
-    gates_[g].resize(num_gates_[g] = gates_by_stream_[g] ? std::max(static_cast<u32>(config.streams), 1u) : 1);
+    gates_[g].resize(num_gates_[g] =
+                         gates_by_stream_[g] ? std::max(static_cast<u32>(config.streams), 1u) : 1);
+  }
+  if (config.streams == 0 || std::has_single_bit(static_cast<u64>(config.streams))) {
+    stream_mask_ = static_cast<u32>(std::max<i64>(config.streams, 1) - 1);
   }
   find_plain_sites();
   // Unknown counts as many: the last level is for those.

@@ -31,7 +31,14 @@ std::unique_ptr<Program> Program::make(std::shared_ptr<const LoadedPlan> plan,
 
 bool Program::set_kernel(u32 kernel, KernelSlot slot) {
   if (kernel >= kernels_.size()) return false;
-  kernels_[kernel] = slot;
+  kernels_[kernel].fn = slot.fn;
+  kernels_[kernel].user = slot.user;
+  return true;
+}
+
+bool Program::set_scratch(u32 kernel, u64 bytes) {
+  if (kernel >= kernels_.size()) return false;
+  kernels_[kernel].scratch = bytes;
   return true;
 }
 

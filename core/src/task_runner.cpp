@@ -40,6 +40,18 @@ TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& ker
     out.call.error = message_.data();
     out.call.error_size = static_cast<u32>(message_.size());
   }
+  make_scratch(kernels);
+}
+
+// One for all kernels: a worker runs one task at a time.
+void TaskRunner::make_scratch(const std::vector<KernelSlot>& kernels) {
+  u64 most = 0;
+  for (const KernelSlot& kernel : kernels) most = std::max(most, kernel.scratch);
+  if (most > scratch_.size()) scratch_.resize(most);
+  for (SiteCall& site : sites_) {
+    site.call.scratch = scratch_.empty() ? nullptr : scratch_.data();
+    site.call.scratch_bytes = scratch_.size();
+  }
 }
 
 // Which arguments the kernel takes page by page.
@@ -64,6 +76,7 @@ void TaskRunner::restart(const std::vector<KernelSlot>& kernels) {
     sites_[s].kernel = kernels[site.kernel];
     point_forms(s);
   }
+  make_scratch(kernels);
 }
 
 // Where the views of a simple site point when all variables are 0.

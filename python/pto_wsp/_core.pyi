@@ -59,8 +59,10 @@ class NativeProgram:
     def load(plan: bytes, workers: int, seed: int) -> tuple[NativeProgram | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A program, or the reason why there is none."""
 
-    def set_native_kernel(self, kernel: int, address: int) -> None:
-        """Machine code of the signature ptowsp_kernel_fn."""
+    def set_native_kernel(self, kernel: int, address: int, scratch: int) -> None:
+        """
+        Machine code of the signature ptowsp_kernel_fn, and how many bytes of scratch memory it needs.
+        """
 
     def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], list[int]], None]) -> None:
         """A function of the views and the loop indices of a task."""

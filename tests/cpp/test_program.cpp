@@ -1,6 +1,8 @@
 // Programs with real threads, through the C interface. Run under TSan and ASan.
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -275,6 +277,38 @@ TEST(symbols_and_kernels_are_found_by_name) {
   CHECK_EQ(ptowsp_plan_kernel(plan, "cell"), 0u);
   CHECK_EQ(ptowsp_plan_symbol(plan, "cell"), PTOWSP_NONE);
   CHECK_EQ(ptowsp_plan_kernel(plan, "cols"), PTOWSP_NONE);
+  ptowsp_plan_free(plan);
+}
+
+TEST(a_worker_has_scratch_memory_for_the_largest_kernel) {
+  static std::atomic<u32> right{0};
+  Wavefront w;
+  const auto bytes = w.maker.bytes();
+  ptowsp_error error{};
+  ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
+  const ptowsp_options options{2, 0, 0};
+  ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
+  const auto kernel = [](const ptowsp_call* call, void* user) -> int32_t {
+    const auto at = reinterpret_cast<std::uintptr_t>(call->scratch);
+    const auto wanted = reinterpret_cast<std::uintptr_t>(user);
+    if (call->scratch_bytes < wanted || at % 64 != 0 || (wanted > 0 && at == 0)) return 1;
+    if (wanted > 0) std::memset(call->scratch, 1, call->scratch_bytes);
+    right += 1;
+    return add_kernel(call, nullptr);
+  };
+  CHECK_EQ(ptowsp_program_set_scratch(program, 7, 64), number(Status::BIND_ERROR));
+  for (const std::uintptr_t wanted : {0u, 100u, 5000u, 64u}) {
+    ptowsp_program_set_kernel(program, 0, kernel, reinterpret_cast<void*>(wanted));
+    CHECK_EQ(ptowsp_program_set_scratch(program, 0, wanted), 0);
+    right = 0;
+    const auto bindings = w.bind(4, 5);
+    ptowsp_run* run =
+        ptowsp_run_start(program, bindings.data(), bindings.size(), 0, nullptr, nullptr, &error);
+    ptowsp_run_wait(run, -1, &error);
+    ptowsp_run_free(run);
+    CHECK_EQ(right.load(), 20u);
+  }
+  ptowsp_program_free(program);
   ptowsp_plan_free(plan);
 }
 

@@ -132,8 +132,12 @@ class Issuer {
 
   void find_plain_sites();
   u32 stream_of(i64 number) const {
-    const bool small = number >= 0 && number < config_.streams;  // most are, and dividing is slow
-    return small || config_.streams == 0 ? static_cast<u32>(number) : wrapped_stream(number);
+    // Dividing is slow, of long numbers above all.
+    if (number >= 0 && number < config_.streams) return static_cast<u32>(number);
+    if (stream_mask_ != kNone) return static_cast<u32>(number) & stream_mask_;
+    const bool is_short = number >= 0 && number <= UINT32_MAX;
+    return is_short ? static_cast<u32>(number) % static_cast<u32>(config_.streams)
+                    : wrapped_stream(number);
   }
   u32 wrapped_stream(i64 number) const;
   bool place_by_keys(const Cursor& cursor, u32 slot, u64 seq, u32* stream, Error* error);
@@ -177,6 +181,7 @@ class Issuer {
   const bool one_queue_;  // any worker may take any task
   u64 total_tasks_ = 0;
   std::vector<Plain> plain_;  // by site
+  u32 stream_mask_ = kNone;   // where the number of streams is a power of two
   bool gates_by_stream_[ScheduleConfig::kMostGates] = {};
   std::vector<u32> affinity_levels_;  // by site: the loop whose index says where; or kNone
   // CORE_GROUP: neighbours among the workers of a pool share a queue.

@@ -47,6 +47,7 @@ class Program {
   const PlanView& plan() const { return plan_->view; }
   u32 workers() const { return workers_; }
   bool set_kernel(u32 kernel, KernelSlot slot);
+  bool set_scratch(u32 kernel, u64 bytes);
 
   // A run with these bindings, not started. Null: `error` says what does not fit.
   std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count, bool hashed,

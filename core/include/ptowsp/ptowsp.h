@@ -82,7 +82,9 @@ typedef struct {
   uint32_t worker;
   uint32_t error_size;
   uint64_t task_id;
-  char* error; /* a failing kernel writes its message here */
+  char* error;   /* a failing kernel writes its message here */
+  void* scratch; /* memory of the worker, aligned to 64 bytes; what a task leaves there is lost */
+  uint64_t scratch_bytes; /* at least what was asked for, see ptowsp_program_set_scratch() */
 } ptowsp_call;
 
 /* What a kernel returns. Anything else counts as failed. */
@@ -211,6 +213,8 @@ void ptowsp_program_close(ptowsp_program* program);
 void ptowsp_program_free(ptowsp_program* program);
 int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptowsp_kernel_fn fn,
                                   void* user);
+/* How much scratch memory a kernel needs; runs that are started later have it. */
+int32_t ptowsp_program_set_scratch(ptowsp_program* program, uint32_t kernel, uint64_t bytes);
 /* Runs that are started later write their traces to this file, each from its beginning; NULL keeps
  * them in memory. A file that cannot be written fails the run. */
 void ptowsp_program_set_trace_file(ptowsp_program* program, const char* path);

@@ -239,15 +239,21 @@ class Run {
   void run_stretch(u32 worker);
   void look_for_more(u32 worker, u32* misses);
   void leave_work(u32 worker);
-  void idle(u32 worker, u32* misses);
-  void window_full(u32 worker);
-  void note_stalls(Flow::Made made, bool progress);
-  void let_go(u32 worker);
   void all_generated();
-  bool nothing_ready();
   bool has_own(u32 worker) const;
   void push_fifo(Worker* me, u32 slot);
   bool take_fifo(Worker* me, u32* slot);
+
+  // run_wait.cpp
+  void window_full(u32 worker);
+  void note_stalls(Flow::Made made, bool progress);
+  void let_go(u32 worker);
+  u64 total_done() const;
+  bool nothing_ready();
+  void idle(u32 worker, u32* misses);
+  void check_stuck(u32 worker);
+  Error stuck();
+
   // run_batch.cpp
   void end_in_batch(u32 worker, u32 slot);
   bool flush_batches(u32 worker);
@@ -291,9 +297,6 @@ class Run {
   bool take_controlled(Controller::Next* next);
   bool let_go_controlled();
 
-  void check_stuck(u32 worker);
-  Error stuck();
-  u64 total_done() const;
   void call_crew() {
     if (crew_ == nullptr || crew_called_.load(std::memory_order_relaxed)) return;
     if (!crew_called_.exchange(true, std::memory_order_relaxed)) crew_(crew_user_);

@@ -19,6 +19,7 @@ namespace ptowsp {
 struct KernelSlot {
   ptowsp_kernel_fn fn = nullptr;
   void* user = nullptr;
+  u64 scratch = 0;  // bytes that it needs
 };
 
 class TaskRunner {
@@ -81,6 +82,7 @@ class TaskRunner {
     bool simple = false;
   };
 
+  void make_scratch(const std::vector<KernelSlot>& kernels);
   void find_paged(const BoundSite& site, SiteCall* out) const;
   void point_forms(u32 site);
   bool fill_scalars(u32 site, const i64* loops, u64 task_id, Error* error);
@@ -103,6 +105,7 @@ class TaskRunner {
   Recorder* recorder_ = nullptr;
   LineVector<SiteCall> sites_;
   std::vector<char> message_;
+  LineVector<std::byte> scratch_;
   const Prefetcher* prefetcher_ = nullptr;
   Prefetched* prefetched_ = nullptr;
 };

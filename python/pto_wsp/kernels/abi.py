@@ -53,6 +53,8 @@ class NativeCall(ctypes.Structure):
         ("error_size", ctypes.c_uint32),
         ("task_id", ctypes.c_uint64),
         ("error", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("scratch_bytes", ctypes.c_uint64),
     ]
 
 

@@ -72,6 +72,11 @@ def entry_point(kernel: int) -> str:
     return f"ptowsp_kernel_{kernel}"
 
 
+def scratch_symbol(kernel: int) -> str:
+    """The exported std::uint64_t that says how much scratch memory a kernel needs."""
+    return f"ptowsp_scratch_{kernel}"
+
+
 def cpp_body(plan: Plan, kernel: int) -> CppBody | None:
     """The C++ body of a kernel, or None if it has another form."""
     body = plan.body(kernel)

@@ -11,7 +11,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.compile import compile_unit
 from pto_wsp.kernels.compiler import Build
-from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point
+from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point, scratch_symbol
 from pto_wsp.kernels.tile_body import tile_function
 from pto_wsp.plan import BodyForm, Plan, Section
 
@@ -27,11 +27,12 @@ class PythonKernel:
 @dataclass(frozen=True, slots=True)
 class NativeKernel:
     """A kernel that is machine code with the signature `ptowsp_kernel_fn`, which is called with a
-    null `user`. `library` keeps the code loaded."""
+    null `user`. `library` keeps the code loaded; `scratch` is how many bytes of it a task needs."""
 
     name: str
     address: int
     library: object
+    scratch: int = 0
 
 
 LoadedKernel: TypeAlias = PythonKernel | NativeKernel
@@ -59,7 +60,8 @@ def load_kernels(
         elif form is BodyForm.TILE_IR:
             loaded.append(PythonKernel(name, tile_function(plan, index)))
         else:
-            loaded.append(NativeKernel(name, _address(library, index), library))
+            address, scratch = _address(library, index), _scratch(library, index)
+            loaded.append(NativeKernel(name, address, library, scratch))
     return tuple(loaded)
 
 
@@ -81,6 +83,15 @@ def _address(library: ctypes.CDLL | None, index: int) -> int:
     address = ctypes.cast(getattr(library, entry_point(index)), ctypes.c_void_p).value
     assert address is not None  # getattr has found the symbol
     return address
+
+
+def _scratch(library: ctypes.CDLL | None, index: int) -> int:
+    """What the library says; a body that says nothing needs none."""
+    assert library is not None
+    try:
+        return ctypes.c_uint64.in_dll(library, scratch_symbol(index)).value
+    except ValueError:
+        return 0
 
 
 def _missing_error(plan: Plan, missing: list[int]) -> CompileError:

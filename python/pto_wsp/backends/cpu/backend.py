@@ -81,7 +81,7 @@ class CpuEngine:
                 dispatch = make_dispatch(plan, index, kernel.fn)
                 self._native.set_python_kernel(index, dispatch)
             else:
-                self._native.set_native_kernel(index, kernel.address)
+                self._native.set_native_kernel(index, kernel.address, kernel.scratch)
         _engines.add(self)
 
     def start(

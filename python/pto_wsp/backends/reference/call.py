@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, assert_never
 
+import numpy as np
+
 from pto_wsp.backends.reference.bound import Array
 from pto_wsp.backends.reference.region import DimRange, Region, params_of, region_params
 from pto_wsp.backends.reference.walk import Task, call_text
@@ -190,6 +192,7 @@ def _python_body(plan: Plan, index: int, kernel: PythonKernel) -> Body:
 def _native_body(kernel: NativeKernel) -> Body:
     function = NativeFunction(kernel.address)
     message = ctypes.create_string_buffer(_ERROR_BYTES)
+    scratch = np.empty(kernel.scratch + 64, np.uint8)
 
     def call(task: Task, given: Sequence[View]) -> None:
         message.value = b""
@@ -215,6 +218,8 @@ def _native_body(kernel: NativeKernel) -> Body:
             error_size=_ERROR_BYTES,
             task_id=task.task_id,
             error=ctypes.addressof(message),
+            scratch=(scratch.ctypes.data + 63) // 64 * 64,
+            scratch_bytes=kernel.scratch,
         )
         if function(ctypes.byref(record), None) != 0:
             text = message.value.decode(errors="replace")
