@@ -1,4 +1,5 @@
-"""Write docs/bytecode.md, and the list of directives in docs/schedule.md, from the core's tables.
+"""Write docs/bytecode.md, the list of directives in docs/schedule.md and that of tile operations in
+docs/kernels.md from the tables they come from.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from pto_wsp import _core
+from pto_wsp.kernels.tile_ir import OPS, Group
 from pto_wsp.plan import hashing
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = ROOT / "tools" / "bytecode.template.md"
 PAGE = ROOT / "docs" / "bytecode.md"
 SCHEDULE = ROOT / "docs" / "schedule.md"
-BEGIN, END = "<!-- directives -->", "<!-- end of directives -->"
+KERNELS = ROOT / "docs" / "kernels.md"
 
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8}
 MEANINGS = {
@@ -49,6 +51,21 @@ LIMITS = {
     "max_slots": "SLOT records of a plan",
     "max_name": "bytes of a name",
     "max_records": "records of a section",
+}
+GROUPS = {
+    Group.CONSTANT: "Constants",
+    Group.MEMORY: "Memory",
+    Group.MAKE: "Tiles from scalars",
+    Group.UNARY: "Elementwise, of one operand",
+    Group.BINARY: "Elementwise, of two operands",
+    Group.COMPARE: "Comparisons",
+    Group.SELECT: "Choice",
+    Group.CAST: "Other dtypes",
+    Group.REDUCE: "Reductions",
+    Group.MOVE: "Elements in other places",
+    Group.MATMUL: "Products",
+    Group.SORT: "Order",
+    Group.CONTROL: "Loops and conditions",
 }
 # Described with the header, not among the records of sections.
 FRAME = ("Header", "SectionEntry", "CursorFrame", "CursorState")
@@ -178,18 +195,39 @@ def schedule_page() -> str:
     """docs/schedule.md with its list of directives as the core has it."""
     tables = cast("dict[str, list[dict[str, Any]]]", _core.reflect())
     rows = [(f"`{d['form']}`", d["meaning"]) for d in tables["directives"]]
-    table = markdown_table(("directive", "what it does"), rows)
-    before, begin, rest = SCHEDULE.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin, f"{SCHEDULE.name} must hold {BEGIN}"
-    assert end, f"{SCHEDULE.name} must hold {END}"
-    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+    return between(SCHEDULE, "directives", markdown_table(("directive", "what it does"), rows))
+
+
+def kernels_page() -> str:
+    """docs/kernels.md with the operations of tile kernels."""
+    parts = []
+    for group in Group:
+        rows = [
+            (f"`{op.value}`", info.types.value, info.doc)
+            for op, info in OPS.items()
+            if info.group is group
+        ]
+        table = markdown_table(("operation", "dtypes", "what it does"), rows)
+        parts.append(f"**{GROUPS[group]}**\n\n{table}")
+    return between(KERNELS, "operations", "\n\n".join(parts))
+
+
+def between(path: Path, name: str, text: str) -> str:
+    """A page with a text between the two marks of that name."""
+    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, begin, rest = path.read_text(encoding="utf-8").partition(first)
+    _, end, after = rest.partition(last)
+    assert begin, f"{path.name} must hold {first}"
+    assert end, f"{path.name} must hold {last}"
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def main() -> int:
     pages = {PAGE: page()}
     if SCHEDULE.exists():
         pages[SCHEDULE] = schedule_page()
+    if KERNELS.exists():
+        pages[KERNELS] = kernels_page()
     old = [p for p in pages if not p.exists() or p.read_text(encoding="utf-8") != pages[p]]
     if "--check" in sys.argv[1:]:
         for path in old:

@@ -348,6 +348,11 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ),
     ("Python kernel 'g' has C++ includes", kernel(includes=("<cmath>",))),
     ("Python kernel 'g' does not name its function", kernel(source="")),
+    (
+        "Tile kernel 'g' has C++ includes",
+        kernel(form=ir.BodyForm.TILE_IR, includes=("<cmath>",)),
+    ),
+    ("Tile kernel 'g' has no operations", kernel(form=ir.BodyForm.TILE_IR, source="")),
     ("kernel source '\\udc80' is not valid text", kernel(source="\udc80")),
     ("a kernel source of 1048577 bytes", kernel(form=ir.BodyForm.CPP, source="x" * (2**20 + 1))),
     # directives

@@ -67,7 +67,11 @@ class Tile:
         return type(name, (Tile,), {"shape": legal, "dtype": dtype, "location": location})
 
 
-class Scalar:
+# A parameter that is annotated with a scalar computes like a number, as type checkers should know.
+_Number: Any = object
+
+
+class Scalar(_Number):
     """A number. As an annotation, `s: Scalar[DType.F32]`, a parameter of a kernel for which each
     task has a value; as a value, `Scalar(0.5)`, an argument of a workload that execute rebinds by
     its name. Plain numbers given to a workload are constants of the plan.

@@ -185,7 +185,7 @@ def _mean(x: Array, axis: int) -> Array:
 
 def _argmax(x: Array, axis: int) -> Array:
     if x.shape[axis] == 0:
-        return np.zeros(x.shape[1 - axis], np.int32)
+        return np.zeros(int(x.shape[1 - axis]), np.int32)
     return np.asarray(np.argmax(x, axis=axis))
 
 
@@ -193,8 +193,7 @@ def _argmax(x: Array, axis: int) -> Array:
 
 
 def _full(statement: Statement, operands: Sequence[Array], attributes: Attributes) -> Array:
-    made: Array = np.full(attributes["shape"], operands[0], operands[0].dtype)
-    return made
+    return np.broadcast_to(operands[0], attributes["shape"])
 
 
 def _arange(statement: Statement, operands: Sequence[Array], attributes: Attributes) -> Array:

@@ -162,7 +162,7 @@ def test_widening_reaches_nested_loops_and_refuses_what_cannot_be() -> None:
             pto.store(y, pto.reshape(s.m, (4, 8)))
             s.m = s.m + pto.load(x[0:8, 0:4])
 
-    with pytest.raises(CompileError, match="reshape .* may be partial") as caught:
+    with pytest.raises(CompileError, match=r"reshape .* may be partial") as caught:
         traced(reshaped, y=out(4, 8), x=tensor(2))
     assert caught.value.loc is not None
     assert "pto.reshape" in caught.value.loc.render()

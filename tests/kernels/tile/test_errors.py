@@ -11,7 +11,6 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels import pto
-from pto_wsp.plan import AccessMode
 from tests.kernels.tile.tracing import out, scalar, tensor, tile, traced
 
 F16, F32, I32 = DType.F16, DType.F32, DType.I32
@@ -19,7 +18,7 @@ ELSEWHERE: list[Any] = []
 
 
 def kernel_of(line: str) -> Any:
-    """A kernel whose body is one line; it sees x, i (integers), h (halves), y, t (a tensor), n, s."""
+    """A kernel of one line; it sees x, i (integers), h (halves), y, t (a tensor), n and s."""
     names: dict[str, Any] = {
         "pto": pto,
         "np": np,
@@ -32,18 +31,20 @@ def kernel_of(line: str) -> Any:
     return names["kernel"]
 
 
+PARAMS: dict[str, Any] = {
+    "x": tile(4, 8),
+    "i": tile(4, 8, dtype=I32),
+    "h": tile(4, 8, dtype=F16),
+    "y": out(4, 8),
+    "t": tensor(3),
+    "n": scalar(DType.I64),
+    "s": scalar(),
+}
+
+
 def refused(function: Any) -> CompileError:
     with pytest.raises(CompileError) as caught:
-        traced(
-            function,
-            x=tile(4, 8),
-            i=tile(4, 8, dtype=I32),
-            h=tile(4, 8, dtype=F16),
-            y=out(4, 8),
-            t=tensor(3),
-            n=scalar(DType.I64),
-            s=scalar(),
-        )
+        traced(function, **PARAMS)
     assert caught.value.loc is not None
     assert caught.value.why
     assert caught.value.fix
@@ -135,21 +136,14 @@ def refused(function: Any) -> CompileError:
         ("pto.carry(a=x).a = x.T", Code.TILE_CARRY, "a becomes f32[8?, 4?]"),
         ("pto.carry(a='x')", Code.TILE_ARGUMENT, "a carried value a of str"),
         ("pto.otherwise()", Code.OTHERWISE_ALONE, "pto.otherwise without pto.when"),
+        ("pto.for_range(4)", Code.UNUSED, "pto.for_range(...) of kernel kernel is not used"),
+        ("pto.when(n > 0)", Code.UNUSED, "pto.when(...) of kernel kernel is not used"),
         ("return x + 1", Code.KERNEL_BODY, "kernel kernel returns a value"),
     ],
 )
 def test_mistakes(line: str, code: Code, message: str) -> None:
     with pytest.raises(CompileError) as caught:
-        traced(
-            kernel_of(line),
-            x=tile(4, 8),
-            i=tile(4, 8, dtype=I32),
-            h=tile(4, 8, dtype=F16),
-            y=out(4, 8),
-            t=tensor(3),
-            n=scalar(DType.I64),
-            s=scalar(),
-        )
+        traced(kernel_of(line), **PARAMS)
     assert (caught.value.code, message in caught.value.message) == (code, True), str(caught.value)
     assert caught.value.why
     assert caught.value.fix
@@ -207,14 +201,7 @@ def test_a_value_of_another_kernel() -> None:
         return kernel
 
     ELSEWHERE.clear()
-    params = {
-        "h": tile(4, 8, dtype=F16),
-        "y": out(4, 8),
-        "t": tensor(3),
-        "n": scalar(),
-        "s": scalar(),
-    }
-    traced(keeps, x=tile(4, 8), i=tile(4, 8), **params)
+    traced(keeps, **PARAMS)
     for index in (0, 1):
         error = refused(uses(index))
         assert error.code is Code.TILE_ESCAPED
@@ -241,14 +228,6 @@ def test_outside_a_kernel() -> None:
 
 def test_an_error_ends_the_trace() -> None:
     with pytest.raises(CompileError):
-        traced(kernel_of("x + h"), x=tile(4, 8), i=tile(1), h=tile(4, 8, dtype=F16), y=out(1), t=tensor(1), n=scalar(), s=scalar())  # fmt: skip
+        traced(kernel_of("x + h"), **PARAMS)
     with pytest.raises(CompileError, match="outside a tile kernel"):
         pto.zeros((1, 1))
-
-
-def test_inout_is_read_and_written() -> None:
-    def kernel(x: Any) -> None:
-        pto.store(x[0:2], x[2:4] + 1.0)
-
-    text = str(traced(kernel, x=tile(4, 8, mode=AccessMode.INOUT)))
-    assert text

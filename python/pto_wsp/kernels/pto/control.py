@@ -169,12 +169,14 @@ class _Loop(Iterator[ScalarValue]):
         self._index: Value | None = None
         self._cells: list[_Cell] = []
         self._params: list[Value] = []
+        self._ticket = trace.expect_use("pto.for_range(...)")
 
     def __next__(self) -> ScalarValue:
         if self._frame is not None:
             self._close(self._frame)
             raise StopIteration
         trace = self._trace
+        trace.used(self._ticket)
         cells = list(_alive(trace))
         self._frame = trace.open("loop")
         self._index = trace.value(I64)
@@ -220,13 +222,15 @@ class _Loop(Iterator[ScalarValue]):
 class _Branch:
     """`with pto.when(...)` or `with pto.otherwise()`."""
 
-    def __init__(self, trace: Trace, kind: str) -> None:
+    def __init__(self, trace: Trace, form: str) -> None:
         self._trace = trace
-        self._kind = kind
+        self._kind = "condition"
         self._frame: Frame | None = None
         self._cells: list[_Cell] = []
+        self._ticket = trace.expect_use(form)
 
     def __enter__(self) -> None:
+        self._trace.used(self._ticket)
         self._cells = self._begin()
         self._frame = self._trace.open(self._kind)
 
@@ -256,7 +260,7 @@ class _When(_Branch):
     """The first branch; `otherwise` may follow directly."""
 
     def __init__(self, trace: Trace, condition: Value) -> None:
-        super().__init__(trace, "condition")
+        super().__init__(trace, "pto.when(...)")
         self.condition = condition
         self.statement: Statement | None = None
         self.cells: list[_Cell] = []
@@ -295,7 +299,7 @@ class _When(_Branch):
 
 class _Otherwise(_Branch):
     def __init__(self, trace: Trace, when_before: _When) -> None:
-        super().__init__(trace, "condition")
+        super().__init__(trace, "pto.otherwise()")
         self._when = when_before
 
     def _begin(self) -> list[_Cell]:

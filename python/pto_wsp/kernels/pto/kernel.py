@@ -51,8 +51,7 @@ def trace_kernel(
         returned = function(*arguments)
     finally:
         active.reset(token)
-    if len(trace.frames) > 1:
-        raise trace.left_early(trace.frame)
+    trace.check_ended()
     if returned is not None:
         raise CompileError(
             Code.KERNEL_BODY,

@@ -50,6 +50,8 @@ class Trace:
         self._last_named = -1
         self._next = 0
         self.last_when: object = None  # `otherwise` belongs to it
+        self._asked = 0
+        self._unused: dict[int, tuple[str, SrcLoc | None]] = {}  # loops and conditions not begun
 
     @property
     def frame(self) -> Frame:
@@ -130,6 +132,28 @@ class Trace:
         be what a parameter holds."""
         for each in self.forget:
             each()
+
+    def expect_use(self, form: str) -> int:
+        """A loop or condition that has to begin before the kernel ends; what `used` calls it."""
+        self._asked += 1
+        self._unused[self._asked] = form, self.loc()
+        return self._asked
+
+    def used(self, ticket: int) -> None:
+        self._unused.pop(ticket, None)
+
+    def check_ended(self) -> None:
+        """Whether all blocks were entered, and left at their ends."""
+        if len(self.frames) > 1:
+            raise self.left_early(self.frame)
+        for form, loc in self._unused.values():
+            raise CompileError(
+                Code.UNUSED,
+                f"{form} of kernel {self.name} is not used",
+                loc=loc,
+                why="nothing happens until its body begins",
+                fix=f"write `for i in {form}:`" if "range" in form else f"write `with {form}:`",
+            )
 
     def left_early(self, frame: Frame) -> CompileError:
         return CompileError(
