@@ -27,8 +27,12 @@ _FOLDS = {Op.SUM_OF: "TROWSUM", Op.MEAN_OF: "TROWSUM", Op.MAX_OF: "TROWMAX", Op.
 class _Body:
     """The inside of a pass: its lines, the names of what they compute, and the sizes in it."""
 
-    lines: list[tuple[str, Statement | None]] = field(default_factory=list[tuple[str, Statement | None]])
-    names: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])  # text, whether it has lanes
+    lines: list[tuple[str, Statement | None]] = field(
+        default_factory=list[tuple[str, Statement | None]]
+    )
+    names: dict[int, tuple[str, bool]] = field(
+        default_factory=dict[int, tuple[str, bool]]
+    )  # text, whether it has lanes
     writes: bool = False  # into scratch, maybe in the place of an operand: those are read first
     bytes: int = 1
     is_dear: bool = False

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native import Array, Compiled, compile_kernels, out, ref, traced
 
 from pto_wsp import pto
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels.tile_ir import ScalarType
 from pto_wsp.plan import AccessMode
+from tests.kernels.tile_cpu.native import Array, Compiled, compile_kernels, out, ref, traced
 
 F32, I64 = DType.F32, ScalarType(DType.I64)
 Table = dict[str, Compiled]
