@@ -207,7 +207,7 @@ def test_roundings(compiled: dict[tuple[str, DType], Compiled]) -> None:
     np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("dtype", (DType.F32, DType.F16, DType.I8), ids=lambda d: d.text)
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.I8], ids=lambda d: d.text)
 def test_partial_and_strided_regions(
     compiled: dict[tuple[str, DType], Compiled], dtype: DType
 ) -> None:

@@ -56,5 +56,4 @@ def test_slots_are_shared() -> None:
             t = pto.matmul(t, t)
         pto.store(y[0:16, 0:16], t)
 
-    few = emit_tile(traced(many, x=ref(), y=out())).scratch_bytes
-    assert few < 3 * 16 * 16 * 4 + 40_000  # two tiles, and what a product needs
+    assert emit_tile(traced(many, x=ref(), y=out())).scratch_bytes == 2 * 16 * 16 * 4
