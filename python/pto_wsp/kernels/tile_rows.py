@@ -129,7 +129,10 @@ class _RowEmitter:
 
     def _emit_pass(self, each: Pass) -> None:
         w = self._w
-        guard = f"if ({self._row} < {w.bound(each.guard, 0)}) " if each.guard else ""
+        limits = [f"{self._row} < {w.bound(each.guard, 0)}"] if each.guard else []
+        if each.width == 1 and each.cols:
+            limits.append(f"0 < {w.bound(each.cols, 1)}")
+        guard = f"if ({' && '.join(limits)}) " if limits else ""
         if each.width == 1:
             for target in each.stores:
                 text = self._narrow(target.stmt.operands[1])
