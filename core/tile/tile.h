@@ -198,4 +198,14 @@ PTOWSP_TILE void need(bool holds, const char* message) {
   }
 }
 
+// An index from 0 up to `end`; the dimension has `extent` elements.
+PTOWSP_TILE void need_index(i64 index, i64 end, i64 extent, int dim, const char* where) {
+  if (index < 0 || index >= end) [[unlikely]] {
+    [](i64 i, i64 n, int d, const char* text) __attribute__((cold, noinline)) {
+      ptowsp_fail("index " + std::to_string(i) + " of dimension " + std::to_string(d) +
+                  ", which has " + std::to_string(n) + " elements (" + text + ")");
+    }(index, extent, dim, where);
+  }
+}
+
 }  // namespace ptowsp::tile

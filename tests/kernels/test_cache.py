@@ -298,7 +298,7 @@ def test_compiling_can_be_forbidden(cache_dir: Path, monkeypatch: pytest.MonkeyP
     load_kernels(plan_that_writes(1), {})
     monkeypatch.setenv("PTO_WSP_NO_JIT", "1")
     load_kernels(plan_that_writes(1), {})
-    with pytest.raises(CompileError, match="have not been compiled yet: body") as caught:
+    with pytest.raises(CompileError, match="have not been compiled yet: k") as caught:
         load_kernels(plan_that_writes(2), {})
-    assert str(cache_dir) in str(caught.value.why)
+    assert list(cache_dir.glob("kernels/*/*.so"))
     assert "PTO_WSP_NO_JIT=0" in str(caught.value.fix)

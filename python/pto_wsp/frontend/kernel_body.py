@@ -72,6 +72,20 @@ class TileMethods(ABC):
         self._known(given)
         return body.traced(self.params, given)
 
+    def source(self, target: str, **given: Any) -> str:
+        """The code that a target compiles, "cpu"; what is given is as for `trace`."""
+        if target not in ("cpu", "cpu_sim"):
+            raise CompileError(
+                Code.TARGET_LIMIT,
+                f"{self.name}.source({target!r})",
+                loc=srcloc.here(),
+                why="no code is written for that target",
+                fix='write source("cpu")',
+            )
+        from pto_wsp.kernels.emit_tile import emit_tile
+
+        return emit_tile(self.trace(**given)).text
+
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Runs the kernel alone, once, on arrays and numbers; arrays are written in place."""
         body = self._tile_body("run")

@@ -62,9 +62,9 @@ def compile_unit(plan: Plan, unit: CppUnit, build: Build) -> ctypes.CDLL:
         raise CompileError(
             Code.KERNEL_NOT_COMPILED,
             f"the kernels of this program have not been compiled yet: {names}",
-            why=f"{config.NO_JIT.name} is 1, and {cache.folder} does not hold them",
+            why=f"{config.NO_JIT.name} is 1, and the cache does not hold them",
             fix=f"run the program once with {config.NO_JIT.name}=0 and the same "
-            f"{config.CACHE_DIR.name}, or take its cache along",
+            f"{config.CACHE_DIR.name}, compiler and machine",
         )
     if isinstance(compiler, NoCompiler):
         raise CompileError(

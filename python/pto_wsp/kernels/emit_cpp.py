@@ -163,7 +163,7 @@ def _emit_tile_kernel(writer: _Writer, plan: Plan, index: int, source: TileSourc
     writer.line(source.text.rstrip("\n"))
     writer.line(f"}}  // namespace {space}")
     writer.line('extern "C" __attribute__((visibility("default")))')
-    writer.line(f"const std::uint64_t {scratch_symbol(index)} = {source.scratch_bytes};")
+    writer.line(f"const std::uint64_t {scratch_symbol(index)} = {space}::kScratchBytes;")
     _emit_entry(writer, index, [*arguments, "static_cast<std::byte*>(call->scratch)"])
 
 

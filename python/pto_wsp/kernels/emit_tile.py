@@ -38,8 +38,8 @@ HEADERS = ("map.h", "reduce.h", "move.h", "product.h")
 
 @dataclass(frozen=True, slots=True)
 class TileSource:
-    """C++ that defines `body(<parameters>, std::byte* scratch)`, for a namespace of its own, and
-    the bytes of scratch that it needs."""
+    """C++ that defines `body(<parameters>, std::byte* scratch)` and kScratchBytes, for a namespace
+    of its own. `scratch_bytes` are those of its tiles; products and sorting may need more."""
 
     text: str
     scratch_bytes: int
@@ -77,6 +77,9 @@ class _Emitter:
             for param, name in zip(kernel.params, names, strict=True)
         ]
         lines = ["using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;", ""]
+        lines.append(f"constexpr i64 kTileBytes = {scratch_bytes};")
+        lines.append(f"constexpr i64 kScratchBytes = kTileBytes + {_most(w.scratch.spares)};")
+        lines.append("")
         scratch = "[[maybe_unused]] std::byte* scratch"
         lines.append(f"// {_title(kernel)}")
         lines.append("template <bool Whole>")
@@ -261,6 +264,10 @@ class _Emitter:
         group.stores.append(StoreTarget(stmt, base, dims, region.shape))
         assert self._open is not None
         self._open.stored.add(region.param.number)
+
+
+def _most(sizes: list[str]) -> str:
+    return f"std::max({{i64{{0}}, {', '.join(sizes)}}})" if sizes else "0"
 
 
 def _cpp_param(param: Value) -> str:

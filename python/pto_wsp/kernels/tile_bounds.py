@@ -93,8 +93,8 @@ class _Finder:
         assert isinstance(sizes, tuple)
         dims: list[Dim] = []
         for dim in kept_dims(sizes):
-            if dim < 0 or sizes[dim] == 1:
-                dims.append(_ALL)
+            if dim < 0 or (sizes[dim] == 1 and stmt.op is Op.LOAD):
+                dims.append(_ALL)  # a load fails if there is nothing, a store writes nothing
                 continue
             offset = self._constants.get(stmt.operands[first + dim].number, -1)
             if offset >= 0:

@@ -13,7 +13,6 @@ _COLUMN_FOLDS = {
     Op.MIN_OF: "TCOLMIN",
     Op.MEAN_OF: "TCOLMEAN",
 }
-_SORT_ENTRY_BYTES = 2 * 16  # per element, of the largest entries: core/tile/sort.h
 
 
 def emit_move(w: Writer, stmt: Statement) -> None:
@@ -70,7 +69,6 @@ def _product(w: Writer, stmt: Statement) -> None:
     result = stmt.results[0]
     (m, k), n = tile_type(a).shape, tile_type(b).cols
     size = dtype_of(result).size
-    room = product_scratch(m, k, size)
     left, right = _operand(w, a), _operand(w, b)
     if stmt.op is Op.MATMUL_ACC:
         slot = w.dying_slot(stmt.operands[0], w.uses.position[id(stmt)])
@@ -80,16 +78,9 @@ def _product(w: Writer, stmt: Statement) -> None:
             w.line(f"TLOAD({place.text}, {before});")
     else:
         place = w.new_tile(result)
-    spare = w.scratch.take(room)
-    w.line(f"static_assert(matmul_scratch_bytes({m}, {n}, {k}, {size}) <= {room});")
+    spare = w.scratch.spare(f"matmul_scratch_bytes({m}, {n}, {k}, {size})")
     name = "TMATMUL_ACC" if stmt.op is Op.MATMUL_ACC else "TMATMUL"
-    w.line(f"{name}({place.text}, {left}, {right}, {spare.text});", stmt)
-
-
-def product_scratch(m: int, k: int, element_size: int) -> int:
-    """At least matmul_scratch_bytes() of core/tile/matmul.h; the source asserts it."""
-    depth, rows = min(k, 256), min(m, 1024 // element_size) + 16
-    return -(-element_size * (depth * (rows + 64) + 64) // 64) * 64
+    w.line(f"{name}({place.text}, {left}, {right}, {spare});", stmt)
 
 
 def _sort(w: Writer, stmt: Statement) -> None:
@@ -100,15 +91,12 @@ def _sort(w: Writer, stmt: Statement) -> None:
         (name,) = w.bounds.dims(stmt.results[0])[1]
         w.line(f"const i64 {name} = least({stmt.attribute('k')}, {w.cols(source)});")
     values, indices = (w.new_tile(result) for result in stmt.results)
-    room = -(-_SORT_ENTRY_BYTES * kind.cols // 64) * 64
-    spare = w.scratch.take(room)
-    size = kind.dtype.size
-    w.line(f"static_assert(sort_scratch_bytes({kind.cols}, {size}) <= {room});")
+    spare = w.scratch.spare(f"sort_scratch_bytes({kind.cols}, {kind.dtype.size})")
     if stmt.op is Op.TOPK:
         name, how = "TTOPK", str(stmt.attribute("k"))
     else:
         name, how = "TSORT", "true" if stmt.attribute("descending") else "false"
-    w.line(f"{name}({values.text}, {indices.text}, {from_place}, {how}, {spare.text});", stmt)
+    w.line(f"{name}({values.text}, {indices.text}, {from_place}, {how}, {spare});", stmt)
 
 
 def _slice(w: Writer, stmt: Statement) -> None:

@@ -27,8 +27,12 @@ _FOLDS = {Op.SUM_OF: "TROWSUM", Op.MEAN_OF: "TROWSUM", Op.MAX_OF: "TROWMAX", Op.
 class _Body:
     """The inside of a pass: its lines, the names of what they compute, and the sizes in it."""
 
-    lines: list[tuple[str, Statement | None]] = field(default_factory=list[tuple[str, Statement | None]])
-    names: dict[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])  # text, whether it has lanes
+    lines: list[tuple[str, Statement | None]] = field(
+        default_factory=list[tuple[str, Statement | None]]
+    )
+    names: dict[int, tuple[str, bool]] = field(
+        default_factory=dict[int, tuple[str, bool]]
+    )  # text, whether it has lanes
     writes: bool = False  # into scratch, maybe in the place of an operand: those are read first
     bytes: int = 1
     is_dear: bool = False
@@ -125,7 +129,10 @@ class _RowEmitter:
 
     def _emit_pass(self, each: Pass) -> None:
         w = self._w
-        guard = f"if ({self._row} < {w.bound(each.guard, 0)}) " if each.guard else ""
+        limits = [f"{self._row} < {w.bound(each.guard, 0)}"] if each.guard else []
+        if each.width == 1 and each.cols:
+            limits.append(f"0 < {w.bound(each.cols, 1)}")
+        guard = f"if ({' && '.join(limits)}) " if limits else ""
         if each.width == 1:
             for target in each.stores:
                 text = self._narrow(target.stmt.operands[1])

@@ -42,11 +42,18 @@ class Scratch:
 
     slots: list[Slot] = field(default_factory=list[Slot])
     now: int = 0
+    spares: list[str] = field(default_factory=list[str])
 
     def take(self, size: int) -> Slot:
         slot = Slot(len(self.slots), size, self.now, self.now)
         self.slots.append(slot)
         return slot
+
+    def spare(self, size: str) -> str:
+        """Room behind all places, for one instruction at a time; the library says how much."""
+        if size not in self.spares:
+            self.spares.append(size)
+        return "scratch + kTileBytes"
 
     def touch(self, slot: Slot) -> None:
         slot.last = max(slot.last, self.now)

@@ -31,13 +31,23 @@ def is_pure_scalar(stmt: Statement) -> bool:
 class Uses:
     """Users by value number. A user is a statement, or the block whose yield it is."""
 
-    users: dict[int, list[Statement | Block]] = field(default_factory=dict[int, list[Statement | Block]])
+    users: dict[int, list[Statement | Block]] = field(
+        default_factory=dict[int, list[Statement | Block]]
+    )
     definitions: dict[int, Statement] = field(default_factory=dict[int, Statement])
-    home: dict[int, int] = field(default_factory=dict[int, int])  # the block of a value, by id; 0: the kernel
-    position: dict[int, int] = field(default_factory=dict[int, int])  # of statements, by id, in their block
-    owner: dict[int, int] = field(default_factory=dict[int, int])  # of statements, by id: their block
+    home: dict[int, int] = field(
+        default_factory=dict[int, int]
+    )  # the block of a value, by id; 0: the kernel
+    position: dict[int, int] = field(
+        default_factory=dict[int, int]
+    )  # of statements, by id, in their block
+    owner: dict[int, int] = field(
+        default_factory=dict[int, int]
+    )  # of statements, by id: their block
     parents: dict[int, int] = field(default_factory=dict[int, int])  # of blocks, by id
-    floating: set[int] = field(default_factory=set[int])  # values that are computed where they are used
+    floating: set[int] = field(
+        default_factory=set[int]
+    )  # values that are computed where they are used
     views: set[int] = field(default_factory=set[int])  # transposed operands of products: no memory
     stored: set[int] = field(default_factory=set[int])  # parameters that are written
 

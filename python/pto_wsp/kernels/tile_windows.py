@@ -69,7 +69,8 @@ def scan_scope(w: Writer, body: Sequence[Statement], block: int) -> Scope:
         needed |= cone
         for axis in (0, 1):
             dim = region.dim(axis)
-            if dim >= 0 and region.sizes[dim] > 1 and fixed_bound(w, region, dim) is None:
+            least = 0 if stmt.op is Op.STORE else 1
+            if dim >= 0 and region.sizes[dim] > least and fixed_bound(w, region, dim) is None:
                 scope.conditions.append(_fits(w, region, dim))
     scope.conditions = list(dict.fromkeys(scope.conditions))
     scope.scalars = [stmt for stmt in body if id(stmt) in needed]
@@ -177,18 +178,18 @@ def scalar_text(w: Writer, stmt: Statement) -> str:
 
 def check_offsets(w: Writer, stmt: Statement, region: Region) -> None:
     """The task fails on offsets that make no sense."""
-    checks: list[str] = []
     name = w.names.of(region.param)
+    what = f"{stmt.op.value} of {region.param.name or name}"
+    where = f"{what}, {w.where(stmt)}" if stmt.loc is not None else what
     for dim, (offset, size) in enumerate(zip(region.offsets, region.sizes, strict=True)):
         text = w.scalar(offset)
-        if not text.startswith("i64{") or text.startswith("i64{-"):
-            checks.append(f"{text} >= 0")
-        if size <= 1:
-            checks.append(f"{text} < {name}.shape({dim})")
-    if checks:
-        what = f"{stmt.op.value} of {region.param.name or name}"
-        where = f" ({w.where(stmt)})" if stmt.loc is not None else ""
-        w.line(f'need({" && ".join(checks)}, "{what}: outside of the parameter{where}");')
+        is_known = text.startswith("i64{") and not text.startswith("i64{-")
+        extent = f"{name}.shape({dim})"
+        if size == 0 or (size == 1 and stmt.op is Op.LOAD):
+            w.line(f'need_index({plain(text)}, {extent}, {extent}, {dim}, "{where}");')
+        elif not is_known:
+            highest = "std::numeric_limits<i64>::max()"
+            w.line(f'need_index({plain(text)}, {highest}, {extent}, {dim}, "{where}");')
 
 
 def declare_bounds(
@@ -237,7 +238,7 @@ def store_dims(
     names: list[str | None] = []
     for axis in (0, 1):
         dim = region.dim(axis)
-        if dim < 0 or region.sizes[dim] == 1:
+        if dim < 0:
             names.append(None)
         else:
             names.append(fixed_bound(w, region, dim) or w.names.fresh(f"{base}_{WORDS[axis]}"))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,7 @@ from pto_wsp.kernels.numpy_eval import evaluate
 from pto_wsp.kernels.pto import TracedParam, trace_kernel
 from pto_wsp.kernels.tile_ir import RefType, ScalarType, TileKernel, to_text
 from pto_wsp.plan import AccessMode, BodyForm, ParamKind
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from sketch import P, Sketch
+from tests.kernels.sketch import P, Sketch
 
 Array = np.ndarray[Any, Any]
 F32 = DType.F32

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native import Array, Compiled, compile_kernels, out, ref, traced
 
 from pto_wsp import pto
 from pto_wsp.dtypes import DType
+from tests.kernels.tile_cpu.native import Array, Compiled, compile_kernels, out, ref, traced
 
 FLOATS = (DType.F32, DType.F64, DType.F16, DType.BF16)
 INTEGERS = (DType.I8, DType.I16, DType.I32, DType.I64, DType.U8, DType.U16, DType.U32, DType.U64)
@@ -207,7 +207,7 @@ def test_roundings(compiled: dict[tuple[str, DType], Compiled]) -> None:
     np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("dtype", (DType.F32, DType.F16, DType.I8), ids=lambda d: d.text)
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.I8], ids=lambda d: d.text)
 def test_partial_and_strided_regions(
     compiled: dict[tuple[str, DType], Compiled], dtype: DType
 ) -> None:

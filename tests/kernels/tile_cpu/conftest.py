@@ -1,8 +1,0 @@
-"""Modules of this folder compile their kernels once, into the machine's own cache."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
