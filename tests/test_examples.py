@@ -74,8 +74,12 @@ runpy.run_path(script, run_name="__main__")
 """
 
 
+# A virtual clock has no real times to verify; that example verifies by itself.
+VERIFIABLE = [path for path in EXAMPLES if path.parent.name != "05_schedules"]
+
+
 @pytest.mark.parametrize("mode", ["full", "schedule"])
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+@pytest.mark.parametrize("path", VERIFIABLE, ids=lambda p: p.parent.name)
 def test_verify_finds_nothing_in_examples(path: Path, mode: str, tmp_path: Path) -> None:
     args = SMALL.get(path.parent.name, [])
     assert "WRONG" not in run(["-c", _VERIFIED, mode, str(path), *args], tmp_path)
