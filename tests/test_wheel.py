@@ -25,6 +25,7 @@ HEADERS = (
     "ptowsp/enums.def",
     "ptowsp/stats.def",
     "ptowsp_kernel/ptowsp_kernel.h",
+    *(f"ptowsp_tile/{path.name}" for path in (ROOT / "core" / "tile").glob("*.h")),
 )
 LIMIT = 600  # seconds; only so that a hang ends the test
 
@@ -97,7 +98,7 @@ def test_source_distribution(sdist: dict[str, bytes]) -> None:
     assert ROOT / "core/src/run.cpp" in used
     used |= {p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     used |= {ROOT / name for name in ("CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE")}
-    used |= set((ROOT / "core/kernel").iterdir())
+    used |= {*(ROOT / "core/kernel").iterdir(), *(ROOT / "core/tile").iterdir()}
     for path in sorted(used):
         assert sdist.get(str(path.relative_to(ROOT))) == path.read_bytes(), path
     tops = {name.partition("/")[0] for name in sdist}
