@@ -53,6 +53,8 @@ def section(name: str, result: Json) -> Iterator[RenderableType]:
             )
         case "schedule":
             yield _schedule(result)
+        case "kernels":
+            yield _kernels(result)
         case "host":
             yield _host(result)
         case "long":
@@ -170,6 +172,20 @@ def _schedule(result: Json) -> Table:
         for workers, row in rows.items():
             names = ("plain_ns", "ordered_adds_ns", "traced_adds_ns")
             shown.add_row(graph, workers, *(_ratio(row[name]) for name in names))
+    return shown
+
+
+def _kernels(result: Json) -> Table:
+    shown = _table("tile kernels", "what", "ours, ms", "rival", "theirs, ms", "times", "errors")
+    rivals = {"vs_numpy": "numpy", "of_copy": "copy", "vs_torch": "torch"}
+    for what in ("product", "softmax", "rmsnorm", "attention"):
+        row = result[what]
+        errors = ", ".join(f"{who} {error:.1e}" for who, error in row["errors"].items())
+        for key, rival in rivals.items():
+            if key in row:
+                ours, theirs = (f"{row[f'{who}_ms']['median']:.2f}" for who in ("ours", rival))
+                shown.add_row(what, ours, rival, theirs, _ratio(row[key]), errors)
+    shown.add_row("first compile of ten", f"{1000 * result['compile']['ten_kernels_s']:.0f}")
     return shown
 
 
