@@ -25,6 +25,7 @@ HEADERS = (
     "ptowsp/enums.def",
     "ptowsp/stats.def",
     "ptowsp_kernel/ptowsp_kernel.h",
+    *(f"ptowsp_tile/{header.name}" for header in sorted((ROOT / "core" / "tile").glob("*.h"))),
 )
 LIMIT = 600  # seconds; only so that a hang ends the test
 
