@@ -417,9 +417,31 @@ Issuer::Seen Issuer::end(u32 worker, u32 slot, std::span<const u32> arrived, u64
 Issuer::Seen Issuer::end_and_take(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns,
                                   Taken* out) {
   const std::lock_guard lock(lock_);
+  if (arrived.size() == 1 && takes_place_of(slot, arrived[0])) {
+    out->slot = arrived[0];
+    out->stolen = false;
+    issued_ += 1;
+    number_take(worker, out);
+    return {true, false};
+  }
   end_locked(worker, slot, arrived, now_ns);
   const bool took = take_locked(worker, now_ns, out);
   return {took, for_others(worker)};
+}
+
+// Whether there is nothing to decide: nothing else is ready, and what arrives goes through the
+// gates that the ended task leaves, where nobody waits.
+bool Issuer::takes_place_of(u32 slot, u32 arrived) const {
+  if (!one_queue_ || config_.timing != TimingPolicy::IMMEDIATE ||
+      ready_.load(std::memory_order_relaxed) > 0) {
+    return false;
+  }
+  const Place& left = places_[slot];
+  const Place& entered = places_[arrived];
+  for (u32 g = 0; g < config_.num_gates; ++g) {
+    if (left.gate[g] != entered.gate[g] || gates_[g][left.gate[g]].first != kNone) return false;
+  }
+  return true;
 }
 
 Issuer::Seen Issuer::take(u32 worker, u64 now_ns, Taken* out) {
@@ -462,10 +484,14 @@ bool Issuer::take_locked(u32 worker, u64 now_ns, Taken* out) {
   return false;
 }
 
-void Issuer::count_take(u32 worker, Taken* out) {
+void Issuer::number_take(u32 worker, Taken* out) {
   out->take = takes_.load(std::memory_order_relaxed);
   out->before = std::exchange(last_taker_, worker);
   takes_.store(out->take + 1, std::memory_order_relaxed);
+}
+
+void Issuer::count_take(u32 worker, Taken* out) {
+  number_take(worker, out);
   ready_.store(ready_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   running_ += 1;
 }

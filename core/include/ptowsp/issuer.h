@@ -152,6 +152,8 @@ class Issuer {
   void end_locked(u32 worker, u32 slot, std::span<const u32> arrived, u64 now_ns);
   bool take_locked(u32 worker, u64 now_ns, Taken* out);
   void count_take(u32 worker, Taken* out);
+  void number_take(u32 worker, Taken* out);
+  bool takes_place_of(u32 slot, u32 arrived) const;
   bool for_others(u32 worker) const {
     return ready_.load(std::memory_order_relaxed) > (steals_ ? 0 : pinned_[worker]);
   }
