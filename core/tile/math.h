@@ -112,6 +112,11 @@ template <class V, class F>
 
 template <class M>
 [[gnu::always_inline]] inline bool any(M mask) {
+#if defined(__AVX__)
+  if constexpr (sizeof(M) == 32) {
+    return __builtin_ia32_movmskps256(reinterpret_cast<Vec<float, 8>>(mask)) != 0;
+  }
+#endif
   u64 word[sizeof(M) / 8];
   std::memcpy(word, &mask, sizeof(M));
   u64 all = 0;
@@ -146,10 +151,11 @@ template <class F, class V, class... Vs>
   }
 }
 
-// 2^n * e^r for a whole n, given as n + kRound, and |r| <= ln(2) / 2. The power of two is applied
-// in two halves: for results near overflow and for denormal ones it is not a number by itself.
-template <class V>
-[[gnu::always_inline]] inline V scaled_exp(V n_rounded, V r) {
+// 2^n * e^r for a whole n, given as n + kRound, and |r| <= ln(2) / 2. Where a lane is `far`, n may
+// be such that the result is near overflow or denormal: then the power of two is not a number by
+// itself and is applied in two halves.
+template <class V, class M>
+[[gnu::always_inline]] inline V scaled_exp(V n_rounded, V r, M far) {
   using T = Lane<V>;
   using U = Lane<Bits<V>>;
   constexpr U kBias = std::numeric_limits<T>::max_exponent - 1;
@@ -166,12 +172,21 @@ template <class V>
                    0x1.11111111109adp-7, 0x1.5555555553d4fp-5, 0x1.5555555555556p-3, 0.5);
   }
   const V above_one = square * p + r;
+  if (!any(far)) [[likely]] {  // the same bits in fewer steps
+    return from_bits_of<V>(bits_of(above_one + T(1)) + (bits_of(n_rounded) << kFractionBits<T>));
+  }
   const Bits<V> n = bits_of(n_rounded) - (bits_of(constant<V>(kRound<T>)) - 2 * kBias);
   const Bits<V> half = n >> 1;  // n is positive here: both halves carry their bias
   const V first = from_bits_of<V>(half << kFractionBits<T>);
   const V second = from_bits_of<V>((n - half) << kFractionBits<T>);
   return (above_one * first + first) * second;
 }
+
+// Up to there the result and its power of two are normal numbers.
+template <class T>
+inline constexpr T kExpNear = std::is_same_v<T, float> ? T(87) : T(708);
+template <class T>
+inline constexpr T kExp2Near = std::is_same_v<T, float> ? T(125) : T(1021);
 
 // Where e^x and 2^x have left the range of T for good.
 template <class T>
@@ -193,19 +208,23 @@ inline constexpr T kLn2Low =
 template <class V>
 [[gnu::always_inline]] inline V exp_of(V x) {
   using T = Lane<V>;
-  x = clamp(x, kExpLow<T>, kExpHigh<T>);
+  const auto far = ~(magnitude_of(x) <= kExpNear<T>);  // of NaN as well
+  if (any(far)) [[unlikely]]
+    x = clamp(x, kExpLow<T>, kExpHigh<T>);
   const V rounded = x * T(0x1.71547652b82fep+0) + kRound<T>;
   const V n = rounded - kRound<T>;
-  return scaled_exp(rounded, (x - n * kLn2High<T>)-n * kLn2Low<T>);
+  return scaled_exp(rounded, (x - n * kLn2High<T>)-n * kLn2Low<T>, far);
 }
 
 template <class V>
 [[gnu::always_inline]] inline V exp2_of(V x) {
   using T = Lane<V>;
-  x = clamp(x, kExp2Low<T>, kExp2High<T>);
+  const auto far = ~(magnitude_of(x) <= kExp2Near<T>);
+  if (any(far)) [[unlikely]]
+    x = clamp(x, kExp2Low<T>, kExp2High<T>);
   const V rounded = x + kRound<T>;
   const V n = rounded - kRound<T>;
-  return scaled_exp(rounded, (x - n) * T(0x1.62e42fefa39efp-1));
+  return scaled_exp(rounded, (x - n) * T(0x1.62e42fefa39efp-1), far);
 }
 
 // log(x) = n * ln(2) + log(1 + f), with 1 + f between sqrt(1/2) and sqrt(2).

@@ -144,6 +144,14 @@ struct Window {
       __builtin_prefetch(reinterpret_cast<const char*>(data) + offset);
     }
   }
+  // The same for what this row's stores will overwrite.
+  template <int L, bool Full>
+  PTOWSP_TILE void prefetch_to_write(i64 i, At<L, Full> part) const {
+    if constexpr (Unit) {
+      const i64 offset = (i * row_stride + part.column) * static_cast<i64>(sizeof(T));
+      __builtin_prefetch(reinterpret_cast<const char*>(data) + offset, 1);
+    }
+  }
   PTOWSP_TILE T* at(i64 i, i64 j) const {
     return data + i * row_stride + j * (Unit ? 1 : col_stride);
   }

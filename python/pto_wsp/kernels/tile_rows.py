@@ -153,6 +153,7 @@ class _RowEmitter:
             self._kept[value.number] = line
         if body.is_dear:
             self._prefetch(each, body)
+        self._prefetch_stores(each, body)
         self._flush()
         if each.reduction is None and not body.lines:
             return  # an earlier pass has written it
@@ -173,6 +174,17 @@ class _RowEmitter:
             place, kind = self._w.places[value.number], tile_type(value)
             if place.slot is None and kind.rows > 1 and kind.cols == each.width:
                 body.lines.append((f"{place.text}.prefetch(row + 1, at);", None))
+
+    def _prefetch_stores(self, each: Pass, body: _Body) -> None:
+        """The last pass before a store asks for the row that it writes: else each store waits until
+        the memory has been read that it overwrites."""
+        passes = self._passes.list
+        at = next(i for i, other in enumerate(passes) if other is each)
+        if each.stores or at + 1 == len(passes):
+            return
+        for target in passes[at + 1].stores:
+            if target.shape[1] == each.width:
+                body.lines.append((f"{target.window}.prefetch_to_write({self._row}, at);", None))
 
     def _emit_inside(self, body: _Body) -> None:
         with self._w.indented():
