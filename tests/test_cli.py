@@ -1,14 +1,16 @@
-"""`pto-wsp dump`, and what notebooks show."""
+"""`pto-wsp dump` and `bench-kernel`, and what notebooks show."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from pto_wsp import DenseDyn, InOut, P, Program, Tensor, kernel, workload
+from pto_wsp.cli import bench_kernel
 from pto_wsp.cli.main import cli
 
 SOURCE = """
@@ -27,6 +29,39 @@ def grow(rows, X):
 small = grow(DenseDyn(4), Tensor(data=np.zeros(4)))
 other = grow(DenseDyn(8), Tensor(data=np.zeros(8)))
 """
+
+
+KERNELS = """
+from pto_wsp import DType, In, InOut, Out, Scalar, Tensor, Tile, kernel, kernels
+
+soft = kernels.softmax(4, 16)
+
+@kernel(cpp_src="for (int i = 0; i < x.shape(0); ++i) y[i] = x[i] * s;")
+def scale(x: In[Tensor], y: Out[Tensor], s: Scalar[DType.F32]): ...
+"""
+
+
+def test_bench_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_kernel, "RUN_SECONDS", 1e-4)
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNELS)
+
+    def bench(*options: str) -> Result:
+        return CliRunner().invoke(cli, ["bench-kernel", str(path), *options])
+
+    found = json.loads(bench("--name", "soft", "--json").output)
+    assert found["kernel"] == "softmax"
+    assert found["argument_bytes"] == 2 * 4 * 16 * 4
+    assert 0 < found["best_ns"] <= found["ns"]
+    shapes = ("--shape", "x=32", "--shape", "y=32", "--dtype", "y=f64", "--set", "s=2.5")
+    assert json.loads(bench("--name", "scale", *shapes, "--json").output)["argument_bytes"] == 384
+    assert "ns a call" in bench("--name", "scale", *shapes).output
+    assert "has several kernels: --name soft or scale" in bench().output
+    assert "keeps no kernel 'hard'" in bench("--name", "hard").output
+    assert "x has no shape; pass --shape x=64x128" in bench("--name", "scale").output
+    assert (
+        "'x:3' is not of the form name=value" in bench("--name", "scale", "--shape", "x:3").output
+    )
 
 
 @pytest.fixture
