@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pto_wsp import In, Out, Tensor, Tile, kernel
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels import pto
 from pto_wsp.kernels.numpy_ops import TileFault
@@ -218,3 +220,40 @@ def test_scalars_in_memory() -> None:
     y = np.zeros(4, np.float32)
     run(found, y, np.array([3.0, 4.0], np.float32))
     assert y.tolist() == [6, 3, 3, 0]
+
+
+def test_a_carried_tile_that_would_lose_elements_is_refused() -> None:
+    """A block at the end of x has fewer rows; a sum over blocks would have no more than those."""
+
+    @kernel(body="tile")
+    def total(x: In[Tensor], y: Out[Tile[4, 8, DType.F32]]):
+        s = pto.carry(sum=pto.zeros((4, 8)))
+        for i in pto.for_range(0, x.shape[0], 4):
+            s.sum = s.sum + pto.load(x[i : i + 4, 0:8])
+        pto.store(y, s.sum)
+
+    with pytest.raises(CompileError, match="sum would lose rows from iteration to iteration") as e:
+        total.trace(x=(DType.F32, 2))
+    assert e.value.code is Code.TILE_CARRY
+    assert e.value.loc is not None
+
+
+def test_carried_tiles_that_keep_their_extents() -> None:
+    """A padded block is whole; a block that replaces the one before it loses nothing."""
+
+    @kernel(body="tile")
+    def total(x: In[Tensor], y: Out[Tile[4, 8, DType.F32]], last: Out[Tile[4, 8, DType.F32]]):
+        s = pto.carry(sum=pto.zeros((4, 8)), last=pto.zeros((4, 8)))
+        for i in pto.for_range(0, x.shape[0], 4):
+            s.last = pto.load(x[i : i + 4, 0:8])
+            s.sum = s.sum + pto.pad(s.last, 0.0)
+        pto.store(y, s.sum)
+        pto.store(last, s.last)
+
+    x = np.arange(48, dtype=np.float32).reshape(6, 8)
+    y, last = np.zeros((4, 8), np.float32), np.full((4, 8), -1, np.float32)
+    total.run(x=x, y=y, last=last)
+    assert np.array_equal(y[:2], x[:2] + x[4:])
+    assert np.array_equal(y[2:], x[2:4])
+    assert np.array_equal(last[:2], x[4:])
+    assert (last[2:] == -1).all()

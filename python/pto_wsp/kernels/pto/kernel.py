@@ -9,6 +9,7 @@ from typing import Any
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.pto.refs import Ref
+from pto_wsp.kernels.pto.shrinking import refuse_shrinking
 from pto_wsp.kernels.pto.trace import Trace, active
 from pto_wsp.kernels.pto.values import ScalarValue
 from pto_wsp.kernels.tile_ir import RefType, ScalarType, TileKernel, check, simplify
@@ -65,4 +66,5 @@ def trace_kernel(
     kernel = renumber(TileKernel(name, tuple(values), body, loc), trace.names)
     kernel = renumber(simplify(kernel))
     check(kernel)
+    refuse_shrinking(kernel)
     return kernel
