@@ -59,7 +59,7 @@ test-cpp: $(TOOLS)  ## build and run the C++ tests
 	$(call ctest,test)
 test-py: $(INSTALLED) $(TORCH_ASKED)  ## run the Python tests, without the soak tests
 	@$(mutants)
-	$(PY) -m pytest
+	$(PY) tools/run_tests.py
 soak: $(INSTALLED)  ## run the long property tests
 	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak
 
@@ -75,7 +75,7 @@ lint-py: $(INSTALLED)  ## ruff, pyright, import rules, repository rules
 lint-cpp: $(INSTALLED)  ## clang-format, and a -Werror compile with gcc and with clang
 	@$(if $(CXX_FILES),$(BIN)/clang-format --dry-run --Werror $(CXX_FILES))
 	@$(mutants)
-	@$(call cmake,lint-clang,$(call clang),$(LINT) -DPTOWSP_COMPILE_ONLY=ON -DPTOWSP_TESTS=ON \
+	$(PY) tools/run_tests.py
 	  -DCMAKE_CXX_FLAGS=-O0)
 # gcc compiles the tests with -Werror in CI's `make test`; some of its warnings need the optimiser.
 LINT = -DPTOWSP_WERROR=ON -DPTOWSP_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PY) \
