@@ -14,9 +14,8 @@ def main() -> int:
     pytest = [sys.executable, "-m", "pytest"]
     with tempfile.TemporaryFile("w+") as output:
         beside = subprocess.Popen([*pytest, *COMPILER], stdout=output, stderr=subprocess.STDOUT)
-        programs = subprocess.run(
-            [*pytest, *(f"--ignore={path}" for path in COMPILER)], check=False
-        )
+        others = [f"--ignore={path}" for path in COMPILER]
+        programs = subprocess.run([*pytest, *others], check=False)
         beside.wait()
         output.seek(0)
         print(output.read())
