@@ -75,13 +75,15 @@ lint-py: $(INSTALLED)  ## ruff, pyright, import rules, repository rules
 lint-cpp: $(INSTALLED)  ## clang-format, and a -Werror compile with gcc and with clang
 	@$(if $(CXX_FILES),$(BIN)/clang-format --dry-run --Werror $(CXX_FILES))
 	@$(mutants)
-	$(PY) tools/run_tests.py
+	@$(call cmake,lint-clang,$(call clang),$(LINT) -DPTOWSP_COMPILE_ONLY=ON -DPTOWSP_TESTS=ON \
 	  -DCMAKE_CXX_FLAGS=-O0)
 # gcc compiles the tests with -Werror in CI's `make test`; some of its warnings need the optimiser.
 LINT = -DPTOWSP_WERROR=ON -DPTOWSP_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PY) \
        -DCMAKE_BUILD_TYPE=None
 # A core whose directives can be switched off: tests/conformance/test_mutants.py loads it.
-mutants = $(call cmake,mutants,$(GXX),$(LINT) -DPTOWSP_MUTANTS=ON -DCMAKE_CXX_FLAGS=-O1)
+# Lint and tests may want them at the same time.
+mutants = mkdir -p build && ( if command -v flock >/dev/null; then flock 9; fi; \
+  $(call cmake,mutants,$(GXX),$(LINT) -DPTOWSP_MUTANTS=ON -DCMAKE_CXX_FLAGS=-O1) ) 9>build/.mutants
 
 format: $(INSTALLED)  ## rewrite Python and C++ files in the project's format
 	$(BIN)/ruff check --fix-only --quiet
