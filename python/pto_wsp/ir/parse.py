@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import TypeCheckError
@@ -72,7 +71,7 @@ from pto_wsp.ir.nodes import (
     ViewKind,
     While,
 )
-from pto_wsp.ir.parse_tokens import MAX_BLOCKS, MAX_BRACKETS, Tokens, fail, tokens_of
+from pto_wsp.ir.parse_tokens import MAX_BLOCKS, MAX_BRACKETS, Tokens
 from pto_wsp.ir.text import (
     KEYWORDS,
     NOT_PRECEDENCE,
@@ -81,6 +80,7 @@ from pto_wsp.ir.text import (
     given_params,
 )
 from pto_wsp.srcloc import SrcLoc
+from pto_wsp.tokens import fail
 
 _INFIX = {op.value: (op, level) for op, level in PRECEDENCE.items()}
 _FUNCTIONS = {"min": BinaryOp.MIN, "max": BinaryOp.MAX}
@@ -93,19 +93,20 @@ _CALLS = (
 
 def parse(text: str, *, file: str = "<text>") -> Module:
     """The module that `to_text` printed. `file` is what errors call the text."""
-    return _Parser(tokens_of(text, file), file).module()
+    return _Parser(text, file).module()
 
 
 def _float_of(bits: int) -> float:
     return struct.unpack("<d", bits.to_bytes(8, "little"))[0]
 
 
-@dataclass(slots=True)
 class _Parser(Tokens):
     """Recursive descent; `scope` holds the variables of the loops around the current place."""
 
-    scope: list[str] = field(default_factory=list[str])
-    kernels: dict[str, KernelDecl] = field(default_factory=dict[str, KernelDecl])
+    def __init__(self, text: str, file: str) -> None:
+        super().__init__(text, file)
+        self.scope: list[str] = []
+        self.kernels: dict[str, KernelDecl] = {}
 
     # --- module and declarations ---
 

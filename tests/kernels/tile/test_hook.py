@@ -119,7 +119,7 @@ def test_kernels_that_are_not_tile_code() -> None:
     with pytest.raises(CompileError, match=r"plain\.run of a kernel with a python body"):
         plain.run(x=numbers(2))
     with pytest.raises(CompileError, match="with body='rust'"):
-        kernel(body="rust")(lambda: None)  # type: ignore[arg-type]
+        kernel(body="rust")(lambda: None)
     with pytest.raises(CompileError, match="with body='cpp'"):
 
         @kernel(body="cpp")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pto_wsp.errors import CompileError
-from pto_wsp.kernels.tile_ir import check, from_text, simplify, to_text
+from pto_wsp.kernels.tile_ir import TileKernel, check, from_text, simplify, to_text
 from tests.conftest import Golden
 from tests.kernels.tile.samples import kernels, random_kernels
 
@@ -28,9 +28,9 @@ def test_places_are_the_users_lines(name: str) -> None:
 
 
 @given(random_kernels())
-def test_round_trip(kernel: object) -> None:
-    check(kernel)  # type: ignore[arg-type]
-    text = to_text(kernel)  # type: ignore[arg-type]
+def test_round_trip(kernel: TileKernel) -> None:
+    check(kernel)
+    text = to_text(kernel)
     back = from_text(text)
     assert back == kernel
     assert to_text(back) == text  # names and places too, which do not take part in comparisons
@@ -40,9 +40,9 @@ def test_round_trip(kernel: object) -> None:
 
 
 @given(random_kernels(), st.randoms(use_true_random=False))
-def test_damaged_text_is_refused_or_read(kernel: object, rng: random.Random) -> None:
+def test_damaged_text_is_refused_or_read(kernel: TileKernel, rng: random.Random) -> None:
     """Never another exception, whatever the bytes."""
-    text = list(to_text(kernel))  # type: ignore[arg-type]
+    text = list(to_text(kernel))
     for _ in range(rng.randint(1, 4)):
         place = rng.randrange(len(text))
         text[place] = rng.choice(

@@ -83,9 +83,9 @@ def roundings(x: Any, y: Any) -> None:
 def cast_function() -> Callable[..., None]:
     """`casts`, with a parameter for each dtype."""
     names = ["x", *(f"to_{dtype.text}" for dtype in DType)]
-    scope = {"casts": casts}
+    scope: dict[str, Any] = {"casts": casts}
     exec(f"def cast_all({', '.join(names)}): casts({', '.join(names)})", scope)
-    return scope["cast_all"]  # type: ignore[return-value]
+    return scope["cast_all"]
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,7 @@ the line and column in the text; whether the kernel is legal is for `check` to s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeVar
 
-from pto_wsp.dtypes import DType
 from pto_wsp.kernels.tile_ir.nodes import (
     Attribute,
     Block,
@@ -20,14 +17,13 @@ from pto_wsp.kernels.tile_ir.nodes import (
     Value,
 )
 from pto_wsp.kernels.tile_ir.ops import Op
-from pto_wsp.kernels.tile_ir.tokens import Tokens, fail
+from pto_wsp.kernels.tile_ir.tokens import Tokens
 from pto_wsp.plan import AccessMode
+from pto_wsp.tokens import fail
 
 MAX_DEPTH = 64  # of blocks: more than `check` lets through, less than Python's own stack
-T = TypeVar("T")
 
 _OPS = {op.value: op for op in Op}
-_DTYPES = {dtype.text: dtype for dtype in DType}
 _MODES = {mode.name.lower(): mode for mode in AccessMode}
 
 
@@ -50,7 +46,7 @@ class _Parser:
         self.tokens.expect("tile")
         self.tokens.expect("kernel")
         name = self.tokens.name()
-        params = self._bracketed(self._defined)
+        params = self.tokens.listed("(", self._defined, ")")
         loc = self.tokens.loc()
         self.tokens.expect("{")
         body = self._statements()
@@ -102,7 +98,7 @@ class _Parser:
     def _at_attribute(self) -> bool:
         """An operation without arguments is followed by a block, a place, the next statement or the
         end; of those only a statement begins with a word, and no operation has a `=` behind it."""
-        return self.tokens.next.kind == "word" and self.tokens.second == "="
+        return self.tokens.next.kind == "word" and self.tokens.peek(1) == "="
 
     def _attribute(self) -> Attribute:
         if self.tokens.accept("true"):
@@ -112,7 +108,7 @@ class _Parser:
         if self.tokens.next.kind == "string":
             return self.tokens.string()
         if self.tokens.at("("):
-            return self._bracketed(self.tokens.integer)
+            return self.tokens.listed("(", self.tokens.integer, ")")
         number = self.tokens.number()
         # One NaN for all, so that kernels that are equal compare equal.
         return math.nan if number != number else number
@@ -121,7 +117,7 @@ class _Parser:
         if self._depth == MAX_DEPTH:
             fail(f"blocks nested more than {MAX_DEPTH} deep", self.tokens.next.loc)
         self._depth += 1
-        params = self._bracketed(self._defined)
+        params = self.tokens.listed("(", self._defined, ")")
         self.tokens.expect("{")
         body = self._statements()
         yields: list[Value] = []
@@ -174,7 +170,7 @@ class _Parser:
         if mode is not None:
             self.tokens.take()
             return self._ref(mode)
-        dtype = self._dtype()
+        dtype = self.tokens.dtype()
         if not self.tokens.accept("["):
             return ScalarType(dtype)
         rows, rows_partial = self._extent()
@@ -188,9 +184,9 @@ class _Parser:
 
     def _ref(self, mode: AccessMode) -> RefType:
         paged = self.tokens.accept("paged")
-        dtype = self._dtype()
+        dtype = self.tokens.dtype()
         place = self.tokens.next.loc
-        sizes = self._bracketed(self._size, "[", "]")
+        sizes = self.tokens.listed("[", self._size, "]")
         known = tuple(size for size in sizes if size is not None)
         if known and len(known) != len(sizes):
             fail("all extents are known, or none", place)
@@ -198,22 +194,3 @@ class _Parser:
 
     def _size(self) -> int | None:
         return None if self.tokens.accept(":") else self.tokens.integer()
-
-    def _dtype(self) -> DType:
-        found = _DTYPES.get(self.tokens.next.text)
-        if found is None:
-            self.tokens.expected("a dtype such as f32")
-        self.tokens.take()
-        return found
-
-    def _bracketed(
-        self, item: Callable[[], T], open_sign: str = "(", close_sign: str = ")"
-    ) -> tuple[T, ...]:
-        self.tokens.expect(open_sign)
-        items: list[T] = []
-        if not self.tokens.accept(close_sign):
-            items.append(item())
-            while self.tokens.accept(","):
-                items.append(item())
-            self.tokens.expect(close_sign)
-        return tuple(items)
