@@ -89,41 +89,30 @@ def checked(
 class Compiled:
     """The machine code of a kernel, by specialisation: made when it is first needed and kept."""
 
-    def __init__(self, declare: Callable[[tuple[ir.AnyParam, ...]], ir.KernelDecl]) -> None:
+    def __init__(
+        self, declare: Callable[[tuple[ir.AnyParam, ...]], ir.KernelDecl], *, is_tile: bool
+    ) -> None:
         self._declare = declare
+        self._is_tile = is_tile
         self._callers: dict[tuple[object, ...], NativeCaller] = {}
         self._compiling = threading.Lock()
 
     def run(self, given: Arguments) -> None:
         views: list[NativeView] = []
         pages: list[Any] = []
+        memory: list[Array | None] = []
         for param, array in given.arrays():
+            memory.append(array)
             paged = param.view is ir.ViewKind.PAGED
             views.append(NativeView() if array is None else native_view(array))
             pages.append(one_page(array) if paged and array is not None else None)
         scalars = [int.from_bytes(number.tobytes(), "little") for number in given.scalars()]
-        caller = self._caller(given)
         try:
-            caller(views, pages, scalars)
+            self._caller(given)(views, pages, scalars, memory=memory)
         except NativeFailure as error:
             raise failed(given.kernel, str(error)) from error
-
-    def _caller(self, given: Arguments) -> NativeCaller:
-        key = given.key()
-        known = self._callers.get(key)
-        if known is None:
-            with self._compiling:
-                if key not in self._callers:
-                    self._callers[key] = self._compile(given)
-                known = self._callers[key]
-        return known
-
-    def _compile(self, given: Arguments) -> NativeCaller:
-        decl = self._declare(given.decls())
-        try:
-            return NativeCaller(driver().compile_kernel(decl))
         except CompileError as error:
-            if error.code not in _NEEDS_COMPILER or decl.form is not ir.BodyForm.TILE_IR:
+            if error.code not in _NEEDS_COMPILER or not self._is_tile:
                 raise
             raise CompileError(
                 error.code,
@@ -132,6 +121,17 @@ class Compiled:
                 why=error.why,
                 fix=f"{error.fix}; {given.kernel}.reference(...) computes the same with NumPy",
             ) from None
+
+    def _caller(self, given: Arguments) -> NativeCaller:
+        key = given.key()
+        known = self._callers.get(key)
+        if known is None:
+            with self._compiling:
+                if key not in self._callers:
+                    loaded = driver().compile_kernel(self._declare(given.decls()))
+                    self._callers[key] = NativeCaller(loaded)
+                known = self._callers[key]
+        return known
 
 
 def run_python(given: Arguments, function: Callable[..., None]) -> None:

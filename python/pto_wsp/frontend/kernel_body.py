@@ -110,7 +110,7 @@ class BodyMethods(ABC):
         if compiled is None:
             from pto_wsp.frontend.alone import Compiled
 
-            compiled = self._compiled = Compiled(self.decl)
+            compiled = self._compiled = Compiled(self.decl, is_tile=self._tile is not None)
         compiled.run(given)
 
     def reference(self, *args: Any, **kwargs: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class NativeCaller:
         self._kernel = kernel  # keeps its library loaded
         self._function = NativeFunction(kernel.address)
         self._memory = threading.local()
+        self._made: dict[int, NativeCaller] = {}  # for views that share memory
 
     def __call__(
         self,
@@ -39,11 +41,18 @@ class NativeCaller:
         pages: Sequence[NativePages | None],
         scalars: Sequence[int],
         *,
+        memory: Sequence[Array | None],
         indices: Sequence[int] = (),
         site: int = 0,
         task_id: int = 0,
     ) -> None:
-        """Runs one task. `pages` has a place for each view; scalars are given by their bits."""
+        """Runs one task. `pages` has a place for each view, `memory` the array that it lies in;
+        scalars are given by their bits."""
+        shared = self._shared(memory)
+        if shared:
+            other = self._made_for(shared)
+            other(*(views, pages, scalars), memory=(), indices=indices, site=site, task_id=task_id)
+            return
         message, scratch = self._thread_memory()
         message.value = b""
         page_records = (NativePages * len(views))()
@@ -68,6 +77,27 @@ class NativeCaller:
         if self._function(ctypes.byref(record), None) != 0:
             text = message.value.decode(errors="replace")
             raise NativeFailure(text or "the kernel returned a failure without a message")
+
+    def _shared(self, memory: Sequence[Array | None]) -> int:
+        """The views of which the kernel is not made for lying in the same memory, as they do."""
+        kernel, found = self._kernel, 0
+        if kernel.made_for is None:
+            return 0
+        for (i, a), (j, b) in combinations(enumerate(memory), 2):
+            pair = 1 << i | 1 << j
+            if a is None or b is None or not kernel.written & pair:
+                continue
+            if kernel.sharing & pair != pair and np.may_share_memory(a, b):
+                found |= pair
+        return found
+
+    def _made_for(self, views: int) -> NativeCaller:
+        known = self._made.get(views)
+        if known is None:
+            assert self._kernel.made_for is not None
+            made = NativeCaller(self._kernel.made_for(views))
+            known = self._made.setdefault(views, made)
+        return known
 
     def _thread_memory(self) -> tuple[Any, int]:
         """Room for a message, and the address of scratch memory, of this thread."""

@@ -197,6 +197,7 @@ def _native_body(kernel: NativeKernel) -> Body:
             pages.append(found[1])
         caller(
             *(views, pages, task.scalars),
+            memory=[each.pool if isinstance(each, Paged) else each for each in given],
             indices=task.indices,
             site=task.site,
             task_id=task.task_id,
