@@ -91,7 +91,7 @@ def _erf_of(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    return x * (1 + _erf_of(x / math.sqrt(2))) / 2
+    return x * ((1 + _erf_of(x / math.sqrt(2))) / 2)  # twice x may be too large
 
 
 def _silu(x: Array) -> Array:
