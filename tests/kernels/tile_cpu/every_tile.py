@@ -66,6 +66,7 @@ def reduction_operands(dtype: DType) -> list[Array]:
 
 
 def check_reductions(compiled: Compiled, dtype: DType, ledger: Ledger) -> None:
+    check_nothing(compiled, dtype)
     for x in reduction_operands(dtype):
         count = len(reduced(dtype))
         rows, cols = np.ones((ROWS, count), dtype.numpy), np.ones((count, COLS), dtype.numpy)
@@ -82,6 +83,17 @@ def check_reductions(compiled: Compiled, dtype: DType, ledger: Ledger) -> None:
                 where = np.argmax(x.astype(np.float64) if dtype in FLOATS else x, axis=axis)
             ledger.same(Op.ARGMAX_OF, dtype, places.ravel()[:end], where.astype(np.int32))
             ledger.note(Op.ARGMAX_OF, dtype, [x], shapes)
+
+
+def check_nothing(compiled: Compiled, dtype: DType) -> None:
+    """Rows without columns, and columns without rows: as the meaning says."""
+    for extent in ((3, 0), (0, 7)):
+        count = len(reduced(dtype))
+        results = np.ones((ROWS, count), dtype.numpy), np.ones((count, COLS), dtype.numpy)
+        places = np.ones((ROWS, 1), np.int32), np.ones((1, COLS), np.int32)
+        pairs = compiled.both(np.zeros(extent, dtype.numpy), *results, *places)
+        for ours, theirs in zip(*pairs, strict=True):
+            np.testing.assert_array_equal(ours.astype("f8"), theirs.astype("f8"))
 
 
 def _compare_reduction(
