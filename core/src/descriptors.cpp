@@ -74,8 +74,7 @@ bool DescriptorWriter::run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt
     if (cursor_.task_id < capacity) {
       count = static_cast<i64>(std::min<u64>(static_cast<u64>(count), capacity - cursor_.task_id));
       if (!write_rows(out + cursor_.task_id * columns_, count, error)) {
-        const BoundSite& site = plan_.sites()[cursor_.site];
-        error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, site.level);
+        blame(out + cursor_.task_id * columns_, count, error);
         return false;
       }
     }
@@ -86,6 +85,15 @@ bool DescriptorWriter::run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt
     *error = Error::make(Status::INTERRUPTED, "interrupted");
     return false;
   }
+}
+
+// Which of the tasks it is that has no row.
+void DescriptorWriter::blame(u32* out, i64 count, Error* error) {
+  const u32 level = plan_.sites()[cursor_.site].level;
+  u64 task = cursor_.task_id;
+  for (i64 k = 1; k < count && write_rows(out, 1, error); ++k, ++task) cursor_.vars[level - 1] += 1;
+  if (count > 1) write_rows(out, 1, error);
+  error->at_task(cursor_.site, task, cursor_.vars, level);
 }
 
 // Where the first of a task's temporaries lies in the workspace.

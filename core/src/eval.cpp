@@ -174,9 +174,13 @@ bool BoundPlan::eval_fold(const Expr& e, const Env& env, i64* out, Error* error)
     i64 values[kBlock];
     const auto count =
         static_cast<u32>(std::min<u64>(kBlock, static_cast<u64>(hi) - static_cast<u64>(x)));
+    const i64 before = total;
     bool whole = eval_block(e.c, inner, e.arg >> 8, count, values);
     for (u32 k = 0; k < count && whole; ++k) whole = fold_step(op, values[k], &total);
-    if (!whole) break;
+    if (!whole) {
+      total = before;
+      break;
+    }
     x += count;
   }
   for (; x < hi; ++x) {  // where a block has failed: the element to blame

@@ -428,6 +428,8 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ),
     ("not seen by the kernel and has extent n", region(replace(at(0), extent=SymbolRef("n")))),
     ("a call of kernel 'f' has 161 indices and arguments", many_words(161)),
+    ("descriptor field 'a' is given twice", call(fields=(("a", Const(1)), ("a", Const(2))))),
+    ("descriptor field 'a' is no integer", call(fields=(("a", ALWAYS),))),
     # temporaries, tokens, paged tensors
     ("tensor 'T' has a shape of its own", tensor(shape=(Const(1),))),
     ("paged 'T' has pages or lacks them", tensor(kind=TensorKind.PAGED)),

@@ -42,6 +42,7 @@ class DescriptorWriter {
   bool set_line(u32 site, u32 column, Line* line, Error* error) const;
   u64 workspace_at(const BoundSite& site) const;
   bool fits(u32 column, i64 value, Error* error) const;
+  void blame(u32* out, i64 count, Error* error);
   bool write_rows(u32* out, i64 count, Error* error);
 
   const BoundPlan& plan_;

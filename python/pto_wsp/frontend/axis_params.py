@@ -66,7 +66,8 @@ def _place(array: str, index: object) -> SymInt:
             f"{array} is indexed with {type(index).__name__}",
             loc=srcloc.here(),
             why="control reads one element at a time",
-            fix=f"write {array}[i] with a loop variable, an integer or an expression of them",
+            fix=f"write {array}[i] with a loop variable, an integer or an expression of them; what "
+            f"kernels work on is a tensor: pass Tensor(data={array})",
         )
     return as_symint(index)
 

@@ -62,7 +62,8 @@ class Tiers:
 def tiers(name: str, *variants: Tier) -> Tiers:
     """`tiers("decode", tier(lambda n: n <= 2048, decode_2k), default(decode_8k))`."""
     loc = srcloc.here()
-    conditions = [isinstance(cast(object, v), Tier) and v.condition is not None for v in variants]
+    are_tiers = all(isinstance(cast(object, v), Tier) for v in variants)
+    conditions = [v.condition is not None for v in variants] if are_tiers else []
     if not variants or conditions != [True] * (len(variants) - 1) + [False]:
         raise CompileError(
             Code.TIERS,
