@@ -360,14 +360,14 @@ def test_wrong_spaces(what: str, wrong: Callable[[], object]) -> None:
     assert caught.value.loc.file == __file__
 
 
-WRONG_TIERS: list[Callable[[], object]] = [
+WRONG_TIERS: tuple[Callable[[], object], ...] = (
     lambda: tiers("t"),
     lambda: tiers("t", tier(lambda n: n > 1, add)),
     lambda: tiers("t", default(add), default(add)),
     lambda: tiers("t", default(add), tier(lambda n: n > 1, add)),
     lambda: tiers("t", default(print)),  # pyright: ignore[reportArgumentType]
     lambda: tiers("t", add),  # pyright: ignore[reportArgumentType]
-]
+)
 
 
 @pytest.mark.parametrize("wrong", WRONG_TIERS)
