@@ -61,8 +61,7 @@ _MOVES = (Op.LOAD, Op.TRANSPOSE, Op.PAD, Op.SLICE, Op.RESHAPE, Op.CONCAT, Op.CON
 
 
 def check_moves(compiled: Compiled, dtype: DType, ledger: Ledger) -> None:
-    rng = np.random.default_rng([5, dtype])
-    hard = special(dtype)
+    rng, hard = np.random.default_rng([5, dtype]), special(dtype)
     for number in range(max(len(hard), 2 * len(EXTENTS))):
         extent, s = EXTENTS[number % len(EXTENTS)], hard[number % len(hard)]
         x = with_special(moderate(dtype, extent, rng), rng, 0.5)
@@ -74,9 +73,10 @@ def check_moves(compiled: Compiled, dtype: DType, ledger: Ledger) -> None:
         for k, op in enumerate(_MOVES):
             ledger.same(op, dtype, y[k], wanted[k], f"image {k} of {extent}")
             ledger.note(op, dtype, [x, np.asarray(s)], shapes)
-        for op in (Op.STORE, Op.ITEM, Op.EXTENT):
+        more = {Op.STORE: (y, wanted), Op.ITEM: (y[7], wanted[7]), Op.EXTENT: (e, np.array(extent))}
+        for op, pair in more.items():
+            ledger.same(op, dtype, *pair)
             ledger.note(op, dtype, [x], shapes)
-        ledger.same(Op.EXTENT, dtype, e, np.array(extent, np.int64))
 
 
 # --- rows by number ------------------------------------------------------------------------------

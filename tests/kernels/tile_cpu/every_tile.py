@@ -162,7 +162,7 @@ def _places(row: Array, down: bool) -> list[int]:
 # --- products ------------------------------------------------------------------------------------
 
 M, N, INNER = 18, 21, 72
-PRODUCTS = ((18, 72, 21), (18, 71, 20), (1, 72, 21), (18, 1, 1), (7, 3, 5), (1, 1, 1), (17, 33, 2))
+PRODUCTS = ((18, 72, 21), (18, 71, 20), (1, 72, 21), (18, 1, 1), (7, 3, 5), (3, 2, 4), (17, 33, 2))
 
 
 def products(dtype: DType) -> TileKernel:
@@ -187,8 +187,8 @@ def check_products(compiled: Compiled, dtype: DType, ledger: Ledger) -> None:
         if dtype not in FLOATS:
             a, b, c = (with_special(each, rng) for each in (a, b, c))
         elif number % 3 == 1:  # one special number a row, and nothing that could overflow with it
-            a = np.where(np.arange(k) == rng.integers(k), rng.choice(hard, (m, 1)), 0)
-            a = a.astype(dtype.numpy)
+            column = np.resize(np.roll(hard, -6 * number), (m, 1))
+            a = np.where(np.arange(k) == rng.integers(k), column, np.zeros_like(column))
             b = (np.abs(b.astype(np.float64)) % 0.5 + 0.5).astype(dtype.numpy)
             c = c * 0
         elif number % 3 == 2:
