@@ -1,5 +1,5 @@
-"""Write docs/bytecode.md, the list of directives in docs/schedule.md and that of tile operations in
-docs/kernels.md from the tables they come from.
+"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile functions and
+operations in docs/kernels.md from what they come from.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
@@ -7,12 +7,15 @@ the page differs from what it would write.
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from pto_wsp import _core
+from pto_wsp.kernels import pto
 from pto_wsp.kernels.tile_ir import OPS, Group
 from pto_wsp.plan import hashing
 
@@ -195,11 +198,12 @@ def schedule_page() -> str:
     """docs/schedule.md with its list of directives as the core has it."""
     tables = cast("dict[str, list[dict[str, Any]]]", _core.reflect())
     rows = [(f"`{d['form']}`", d["meaning"]) for d in tables["directives"]]
-    return between(SCHEDULE, "directives", markdown_table(("directive", "what it does"), rows))
+    table = markdown_table(("directive", "what it does"), rows)
+    return between(SCHEDULE.read_text(encoding="utf-8"), "directives", table)
 
 
 def kernels_page() -> str:
-    """docs/kernels.md with the operations of tile kernels."""
+    """docs/kernels.md with the functions and the operations of tile kernels."""
     parts = []
     for group in Group:
         rows = [
@@ -209,16 +213,32 @@ def kernels_page() -> str:
         ]
         table = markdown_table(("operation", "dtypes", "what it does"), rows)
         parts.append(f"**{GROUPS[group]}**\n\n{table}")
-    return between(KERNELS, "operations", "\n\n".join(parts))
+    with_functions = between(KERNELS.read_text(encoding="utf-8"), "functions", functions_text())
+    return between(with_functions, "operations", "\n\n".join(parts))
 
 
-def between(path: Path, name: str, text: str) -> str:
+def functions_text() -> str:
+    """How each function of `pto` is called."""
+    rows = []
+    for name, function in inspect.getmembers(pto, inspect.isfunction):
+        if name == "trace_kernel":
+            continue
+        params = [
+            p.replace(annotation=inspect.Parameter.empty)
+            for p in inspect.signature(function).parameters.values()
+        ]
+        call = re.sub(r"<(DType\.\w+): \d+>", r"\1", str(inspect.Signature(params)))
+        rows.append((f"`pto.{name}{call}`", " ".join((function.__doc__ or "").split())))
+    return markdown_table(("call", "what it gives"), rows)
+
+
+def between(page: str, name: str, text: str) -> str:
     """A page with a text between the two marks of that name."""
     first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, begin, rest = path.read_text(encoding="utf-8").partition(first)
+    before, begin, rest = page.partition(first)
     _, end, after = rest.partition(last)
-    assert begin, f"{path.name} must hold {first}"
-    assert end, f"{path.name} must hold {last}"
+    assert begin, f"the page must hold {first}"
+    assert end, f"the page must hold {last}"
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 

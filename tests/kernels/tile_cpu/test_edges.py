@@ -19,7 +19,7 @@ from pto_wsp.plan import AccessMode
 from tests.kernels.tile_cpu.native import Array, Compiled, compile_kernels, out, ref, traced
 
 F32, I64 = DType.F32, ScalarType(DType.I64)
-FAR = 2**63 - 5  # what is added to it wraps around
+FAR = 2**63 - 2  # what is added to it wraps around
 Table = dict[str, Compiled]
 BOTH = ref(mode=AccessMode.INOUT)
 
