@@ -1,5 +1,5 @@
-"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile functions and
-operations in docs/kernels.md from what they come from.
+"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile functions
+and operations in docs/kernels.md from what they come from.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
