@@ -1,5 +1,5 @@
-"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile functions
-and operations in docs/kernels.md from what they come from.
+"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile functions,
+operations and their errors in docs/kernels.md from what they come from.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
+
+import tile_errors
 
 from pto_wsp import _core
 from pto_wsp.kernels import pto
@@ -202,8 +204,9 @@ def schedule_page() -> str:
     return between(SCHEDULE.read_text(encoding="utf-8"), "directives", table)
 
 
-def kernels_page() -> str:
-    """docs/kernels.md with the functions and the operations of tile kernels."""
+def kernels_page(check: bool) -> str:
+    """docs/kernels.md with the functions and operations of tile kernels and their errors. Only the
+    bounds can be checked: what is measured differs a little from machine to machine."""
     parts = []
     for group in Group:
         rows = [
@@ -213,8 +216,10 @@ def kernels_page() -> str:
         ]
         table = markdown_table(("operation", "dtypes", "what it does"), rows)
         parts.append(f"**{GROUPS[group]}**\n\n{table}")
-    with_functions = between(KERNELS.read_text(encoding="utf-8"), "functions", functions_text())
-    return between(with_functions, "operations", "\n\n".join(parts))
+    old = KERNELS.read_text(encoding="utf-8")
+    page = between(old, "functions", functions_text())
+    page = between(page, "operations", "\n\n".join(parts))
+    return between(page, "errors", tile_errors.table(old, use_measured=not check))
 
 
 def functions_text() -> str:
@@ -243,13 +248,14 @@ def between(page: str, name: str, text: str) -> str:
 
 
 def main() -> int:
+    check = "--check" in sys.argv[1:]
     pages = {PAGE: page()}
     if SCHEDULE.exists():
         pages[SCHEDULE] = schedule_page()
     if KERNELS.exists():
-        pages[KERNELS] = kernels_page()
+        pages[KERNELS] = kernels_page(check)
     old = [p for p in pages if not p.exists() or p.read_text(encoding="utf-8") != pages[p]]
-    if "--check" in sys.argv[1:]:
+    if check:
         for path in old:
             print(f"{path.relative_to(ROOT)} is out of date: run python tools/gen_docs.py")
         return 1 if old else 0

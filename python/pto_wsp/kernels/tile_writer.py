@@ -20,10 +20,10 @@ TOP_FLAG = "Whole"
 # Words that the source uses itself, and small macros of the headers it includes; what begins with v
 # or a capital letter is checked below.
 _WORDS = """
-    at bf16 body bound call cast choose column columns_from f16 i16 i32 i64 i8 inside is_whole
-    iteration least matmul_scratch_bytes need need_index on_scalars ptowsp row scalar_of scratch
-    sort_scratch_bytes std tiles to_half u16 u32 u64 u8 assert errno linux math_errhandling offsetof
-    stderr stdin stdout unix
+    apart assert at bf16 body bound call cast choose column columns_from errno f16 i16 i32 i64 i8
+    in_order inside is_whole iteration least linux math_errhandling matmul_scratch_bytes may_share
+    need need_index offsetof on_scalars ptowsp row scalar_of scratch sharing sort_scratch_bytes std
+    stderr stdin stdout tiles to_half u16 u32 u64 u8 unix
 """
 OWN_WORDS = frozenset(_WORDS.split())
 
@@ -65,11 +65,13 @@ class Names:
 class Writer:
     """The source of one kernel as it grows."""
 
-    def __init__(self, kernel: TileKernel) -> None:
+    def __init__(self, kernel: TileKernel, shared: frozenset[int]) -> None:
         self.names = Names()
         for param in kernel.params:
             self.names.of(param)
-        self.uses: Uses = find_uses(kernel)
+        self.uses: Uses = find_uses(kernel, shared)
+        # Compilers may take elements of two types for different memory.
+        self.has_fences = len({dtype_of(p) for p in kernel.params if p.number in shared}) > 1
         for stmt in walk(kernel.body):
             for block in stmt.blocks:
                 for param in block.params:
@@ -92,6 +94,11 @@ class Writer:
         comment = "" if stmt is None else self.where(stmt)
         tail = f"  // {comment}" if comment else ""
         self._lines.append("  " * self._depth + text + tail if text else "")
+
+    def fence(self) -> None:
+        """Before and after memory is read or written that has several types."""
+        if self.has_fences:
+            self.line("in_order();")
 
     @contextmanager
     def indented(self) -> Generator[None, None, None]:
