@@ -1,5 +1,5 @@
-"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile operations
-and their errors in docs/kernels.md from the tables they come from.
+"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile functions,
+operations and their errors in docs/kernels.md from what they come from.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
@@ -7,6 +7,8 @@ the page differs from what it would write.
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any, cast
 import tile_errors
 
 from pto_wsp import _core
+from pto_wsp.kernels import pto
 from pto_wsp.kernels.tile_ir import OPS, Group
 from pto_wsp.plan import hashing
 
@@ -202,8 +205,8 @@ def schedule_page() -> str:
 
 
 def kernels_page(check: bool) -> str:
-    """docs/kernels.md with the operations of tile kernels and their errors. Only the bounds can be
-    checked: what is measured differs a little from machine to machine."""
+    """docs/kernels.md with the functions and operations of tile kernels and their errors. Only the
+    bounds can be checked: what is measured differs a little from machine to machine."""
     parts = []
     for group in Group:
         rows = [
@@ -214,8 +217,24 @@ def kernels_page(check: bool) -> str:
         table = markdown_table(("operation", "dtypes", "what it does"), rows)
         parts.append(f"**{GROUPS[group]}**\n\n{table}")
     old = KERNELS.read_text(encoding="utf-8")
-    page = between(old, "operations", "\n\n".join(parts))
+    page = between(old, "functions", functions_text())
+    page = between(page, "operations", "\n\n".join(parts))
     return between(page, "errors", tile_errors.table(old, use_measured=not check))
+
+
+def functions_text() -> str:
+    """How each function of `pto` is called."""
+    rows = []
+    for name, function in inspect.getmembers(pto, inspect.isfunction):
+        if name == "trace_kernel":
+            continue
+        params = [
+            p.replace(annotation=inspect.Parameter.empty)
+            for p in inspect.signature(function).parameters.values()
+        ]
+        call = re.sub(r"<(DType\.\w+): \d+>", r"\1", str(inspect.Signature(params)))
+        rows.append((f"`pto.{name}{call}`", " ".join((function.__doc__ or "").split())))
+    return markdown_table(("call", "what it gives"), rows)
 
 
 def between(page: str, name: str, text: str) -> str:

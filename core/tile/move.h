@@ -102,30 +102,47 @@ void TPAD(Tile<T, R, C>& d, const A& a, Register<T> s) {
   }
 }
 
-// Rows of `from` by number; a row that does not exist is zeros.
-template <class D, class A, class I>
-void TGATHER(D& d, const A& from, const I& numbers) {
+// Whether there is a row of that number, of any type of integer.
+template <class N>
+PTOWSP_TILE bool is_row(N number, i64 rows) {
+  return number >= 0 && static_cast<u64>(number) < static_cast<u64>(rows);
+}
+
+// Rows by number; one that does not exist is zeros. `row` gives the address of the first element of
+// one of the `rows`.
+template <class D, class I, class Row>
+void TGATHER_ROWS(D& d, const I& numbers, i64 rows, i64 col_stride, Row row) {
   d.rows = numbers.rows;
   for (i64 i = 0; i < d.rows; ++i) {
     const auto number = numbers.get(i, 0);
-    const bool exists = number >= 0 && static_cast<u64>(number) < static_cast<u64>(from.rows);
-    if (exists) {
-      copy_row(d, i, from.at(static_cast<i64>(number), 0), from.col_stride, d.cols);
+    if (is_row(number, rows)) {
+      copy_row(d, i, row(static_cast<i64>(number)), col_stride, d.cols);
     } else {
       for (i64 j = 0; j < d.cols; ++j) d.set(i, j, 0);
     }
   }
 }
+template <class D, class A, class I>
+void TGATHER(D& d, const A& from, const I& numbers) {
+  TGATHER_ROWS(d, numbers, from.rows, from.col_stride, [&](i64 i) { return from.at(i, 0); });
+}
 // Rows of `from` to places by number: of equal ones the last counts, others are left out.
+template <class I, class A, class Row>
+void TSCATTER_ROWS(const I& numbers, const A& from, i64 rows, i64 cols, i64 col_stride, Row row) {
+  const i64 count = least(numbers.rows, from.rows);
+  const i64 width = least(cols, from.cols);
+  for (i64 i = 0; i < count; ++i) {
+    const auto number = numbers.get(i, 0);
+    if (!is_row(number, rows)) continue;
+    auto* to = row(static_cast<i64>(number));
+    const auto* source = from.at(i, 0);
+    for (i64 j = 0; j < width; ++j) to[j * col_stride] = source[j * from.col_stride];
+  }
+}
 template <class D, class I, class A>
 void TSCATTER(const D& d, const I& numbers, const A& from) {
-  const i64 rows = least(numbers.rows, from.rows);
-  const i64 cols = least(d.cols, from.cols);
-  for (i64 i = 0; i < rows; ++i) {
-    const auto number = numbers.get(i, 0);
-    if (number < 0 || static_cast<u64>(number) >= static_cast<u64>(d.rows)) continue;
-    copy_row(d, static_cast<i64>(number), from.at(i, 0), from.col_stride, cols);
-  }
+  const auto row = [&](i64 i) { return d.at(i, 0); };
+  TSCATTER_ROWS(numbers, from, d.rows, d.cols, d.col_stride, row);
 }
 
 // start + the index along the columns.

@@ -16,6 +16,7 @@ from typing import Any, cast
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, PlanError
+from pto_wsp.kernels.cpp_words import CPP_WORDS
 from pto_wsp.kernels.emit_tile import HEADERS as TILE_HEADERS
 from pto_wsp.kernels.emit_tile import SHARING_HEADER, TileSource, emit_tile
 from pto_wsp.kernels.sharing import view_params, views_of_calls
@@ -40,18 +41,6 @@ CPP_TYPES: Mapping[DType, str] = {
     DType.U64: "std::uint64_t",
     DType.BOOL: "bool",
 }
-
-# Names that Python allows for a parameter and C++ does not.
-_RESERVED_WORDS = """
-    alignas alignof asm auto bool case catch char char8_t char16_t char32_t compl concept const
-    consteval constexpr constinit const_cast co_await co_return co_yield decltype default delete
-    do double dynamic_cast enum explicit export extern false float friend goto inline int long
-    mutable namespace new noexcept nullptr operator private protected public register
-    reinterpret_cast requires short signed sizeof static static_assert static_cast struct switch
-    template this thread_local throw true typedef typeid typename union unsigned using virtual
-    void volatile wchar_t and_eq bitand bitor not_eq or_eq xor xor_eq
-"""
-_RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +267,9 @@ def _constant(dtype: DType, name: str, bits: int) -> str:
 
 def _param_name(plan: Plan, kernel: int, param: Param) -> str:
     name = plan.string(param.name)
-    if name.isidentifier() and name not in _RESERVED:
+    if name.isidentifier() and name not in CPP_WORDS:
         return name
-    why = "is a word of C++" if name in _RESERVED else "is not an identifier"
+    why = "is a word of C++" if name in CPP_WORDS else "is not an identifier"
     raise CompileError(
         Code.KERNEL_PARAMETER,
         f"kernel {plan.kernel_names[kernel]!r}: {name!r} cannot name a parameter of a C++ body",

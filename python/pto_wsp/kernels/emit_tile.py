@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import CompileError
 from pto_wsp.kernels.tile_control import Control
 from pto_wsp.kernels.tile_expr import HALVES, TYPES, is_tile, tile_type
 from pto_wsp.kernels.tile_ir import Op, RefType, ScalarType, Statement, TileKernel, Value
@@ -31,9 +33,10 @@ from pto_wsp.kernels.tile_windows import (
     store_dims,
     unit_conditions,
 )
-from pto_wsp.kernels.tile_writer import Place, Writer
+from pto_wsp.kernels.tile_writer import Place, Writer, one_line
 from pto_wsp.plan import AccessMode
 
+MAX_SCRATCH = 1 << 30  # bytes of tiles; far more than any cache
 HEADERS = ("map.h", "reduce.h", "move.h", "product.h")
 SHARING_HEADER = "share.h"
 _USING = ("using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;")
@@ -118,6 +121,8 @@ class _Emitter:
         with w.captured() as inside:
             self._body(kernel.body, scope.decided)
         scratch_bytes = w.scratch.place()
+        if scratch_bytes > MAX_SCRATCH:
+            raise _too_large(kernel, scratch_bytes)
         declared, names = self.signature()
         lines = [*_USING, ""]
         lines.append(f"constexpr i64 kTileBytes = {scratch_bytes};")
@@ -208,22 +213,19 @@ class _Emitter:
     def _floating(self, stmt: Statement, position: int) -> None:
         """Computed where it is used; but some users need memory."""
         w, value = self._w, stmt.results[0]
-        for user in w.uses.of(value):
-            if not isinstance(user, Statement) or user.op in (Op.FOR, Op.STORE):
-                continue
-            if (
-                not is_row_wise(user)
-                and user.results[:1] != ()
-                and user.results[0].number not in w.uses.floating
-            ):
-                self._flush(position - 1)
-                place = w.new_tile(value)
-                self._write(value, place)
-                return
-            if user.op is Op.SCATTER:
-                self._flush(position - 1)
-                self._write(value, w.new_tile(value))
-                return
+        if any(
+            isinstance(user, Statement) and self._reads_memory(user) for user in w.uses.of(value)
+        ):
+            self._flush(position - 1)
+            self._write(value, w.new_tile(value))
+
+    def _reads_memory(self, user: Statement) -> bool:
+        """Whether a statement needs its operands in memory, all of their elements."""
+        if user.op is Op.STORE:
+            return region_of(user).ref.paged
+        if user.op is Op.FOR or is_row_wise(user):
+            return False
+        return not user.results or user.results[0].number not in self._w.uses.floating
 
     def _write(self, value: Value, place: Place) -> None:
         """Puts a value into a place."""
@@ -288,7 +290,7 @@ class _Emitter:
         ):
             self._flush(position - 1)  # which of two stores comes last may matter
         check_offsets(w, stmt, region)
-        if region.shape == (1, 1) and not is_tile(value):
+        if not any(region.sizes) and not is_tile(value):
             self._flush(position - 1)
             element = TYPES[region.ref.dtype]
             w.line(f"{self._element(region)} = static_cast<{element}>({w.scalar(value)});", stmt)
@@ -320,6 +322,16 @@ class _Emitter:
         self._open.stored.add(region.param.number)
 
 
+def _too_large(kernel: TileKernel, scratch_bytes: int) -> CompileError:
+    return CompileError(
+        Code.TILE_SHAPE,
+        f"kernel {kernel.name} needs {scratch_bytes >> 20} MiB for its tiles",
+        loc=kernel.loc,
+        why=f"each worker keeps them in memory of its own, at most {MAX_SCRATCH >> 20} MiB",
+        fix="use smaller tiles, and more tasks or a loop over parts: pto.for_range",
+    )
+
+
 def _most(sizes: list[str]) -> str:
     return f"std::max({{i64{{0}}, {', '.join(sizes)}}})" if sizes else "0"
 
@@ -336,7 +348,7 @@ def _cpp_param(param: Value) -> str:
 
 def _title(kernel: TileKernel) -> str:
     params = [_param_text(param) for param in kernel.params]
-    return f"{kernel.name}({', '.join(params)})"
+    return f"{one_line(kernel.name)}({', '.join(params)})"
 
 
 def _param_text(param: Value) -> str:

@@ -244,7 +244,7 @@ def _slice(statement: Statement, operands: Sequence[Array], attributes: Attribut
     x, row, col = operands
     tile = cast(TileType, statement.operands[0].type)
     rows, cols = attributes["shape"]
-    for start, size, extent in ((row, rows, tile.rows), (col, cols, tile.cols)):
+    for start, size, extent in ((int(row), rows, tile.rows), (int(col), cols, tile.cols)):
         if start < 0 or start + size > extent:
             raise TileFault(f"a slice from {start} to {start + size} of {extent}")
     return x[int(row) : int(row) + rows, int(col) : int(col) + cols]

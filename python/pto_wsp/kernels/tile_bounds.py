@@ -234,7 +234,8 @@ class _Finder:
         param, dim, before = what
         own = f"{self._name_of(param)}_{WORDS[dim]}"
         inside = any(self.bounds.depth[name] > depth for name in made)
-        if inside or not settled or own in before:
+        grows = not before <= made  # as when a block that is short at first is padded
+        if inside or grows or not settled or own in before:
             self.bounds.depth[own] = depth + 1  # it changes with the iterations
             return frozenset({own})
         return before | made

@@ -141,14 +141,15 @@ class Control:
                 before = w.place(made)
                 if before.slot is not None and before.slot in written:
                     w.line(f"TSTORE({w.new_tile(made).text}, {before.text});")
+        self._assign_bounds([(param, made) for param, made in pairs if is_tile(param)], own)
+        # Tiles first: one that is computed where it is needed may need a carried scalar of now.
+        for param, made in pairs:
+            if is_tile(param) and not self._is_there(param, made):
+                self.write(made, own[param.number])
         for param, made in pairs:
             if not is_tile(param):
                 w.line(f"{w.names.of(param)} = {w.scalar(made)};")
-                continue
-            if not self._is_there(param, made):
-                self.write(made, own[param.number])
         w.places |= own
-        self._assign_bounds([(param, made) for param, made in pairs if is_tile(param)])
         for param in block.params[1:]:
             w.scalars.pop(param.number, None)
 
@@ -157,17 +158,18 @@ class Control:
         here, there = self.w.places.get(param.number), self.w.places.get(made.number)
         return here is not None and there is not None and here.slot is there.slot is not None
 
-    def _assign_bounds(self, pairs: list[tuple[Value, Value]]) -> None:
-        """The next iteration's bounds: all are read before one is written."""
+    def _assign_bounds(self, pairs: list[tuple[Value, Value]], own: dict[int, Place]) -> None:
+        """The next iteration's bounds: all are read before one is written, and the places have
+        them before elements come, which may be more than there were."""
         w = self.w
         changes: list[tuple[str, str, str]] = []
         for param, made in pairs:
             for dim in (0, 1):
-                own, new = w.bounds.dims(param)[dim], w.bounds.dims(made)[dim]
+                now, new = w.bounds.dims(param)[dim], w.bounds.dims(made)[dim]
                 name = f"{w.names.of(param)}_{WORDS[dim]}"
-                if name in own and new != own:
+                if name in now and new != now:
                     text = w.bound(new, tile_type(param).shape[dim])
-                    changes.append((name, text, f"{w.places[param.number].text}.{WORDS[dim]}"))
+                    changes.append((name, text, f"{own[param.number].text}.{WORDS[dim]}"))
         if len(changes) > 1:
             for number, (name, text, field) in enumerate(changes):
                 w.line(f"const i64 {name}_next = {text};")

@@ -162,7 +162,7 @@ def _plain(op: Op, dtype: DType, args: Sequence[str], is_vector: bool) -> str:
     if dtype in FLOATS and op in _OPERATORS:
         return f"{args[0]} {_OPERATORS[op]} {args[1]}"
     if dtype in FLOATS and op is Op.NEG:
-        return f"-{args[0]}"
+        return f"-({args[0]})" if args[0].startswith("-") else f"-{args[0]}"
     return f"{_FUNCTIONS[op]}({', '.join(args)})"
 
 

@@ -6,6 +6,7 @@ from pto_wsp.kernels.tile_expr import TYPES, dtype_of, is_tile, tile_type
 from pto_wsp.kernels.tile_ir import Op, RefType, Statement, Value
 from pto_wsp.kernels.tile_windows import Region, plain
 from pto_wsp.kernels.tile_writer import Writer
+from pto_wsp.plan import AccessMode
 
 _COLUMN_FOLDS = {
     Op.SUM_OF: "TCOLSUM",
@@ -56,12 +57,16 @@ def _into(w: Writer, stmt: Statement, name: str, *arguments: str) -> None:
     w.line(f"{name}({', '.join([place.text, *arguments])});", stmt)
 
 
+def _source(w: Writer, value: Value) -> Value:
+    """What lies in memory: of a transposed operand of a product, what it is made from."""
+    is_view = value.number in w.uses.views
+    return w.uses.definitions[value.number].operands[0] if is_view else value
+
+
 def _operand(w: Writer, value: Value) -> str:
     """An operand of a product; a transposed one is read where it lies."""
-    if value.number in w.uses.views:
-        source = w.uses.definitions[value.number].operands[0]
-        return f"{_operand(w, source)}.transposed()"
-    return _place(w, value)
+    text = _place(w, _source(w, value))
+    return f"{text}.transposed()" if value.number in w.uses.views else text
 
 
 def _product(w: Writer, stmt: Statement) -> None:
@@ -71,8 +76,11 @@ def _product(w: Writer, stmt: Statement) -> None:
     size = dtype_of(result).size
     left, right = _operand(w, a), _operand(w, b)
     if stmt.op is Op.MATMUL_ACC:
-        slot = w.dying_slot(stmt.operands[0], w.uses.position[id(stmt)])
-        before = _place(w, stmt.operands[0])
+        acc = stmt.operands[0]
+        slot = w.dying_slot(acc, w.uses.position[id(stmt)])
+        if acc.number in (_source(w, a).number, _source(w, b).number):
+            slot = None  # it is read until the last element is written
+        before = _place(w, acc)
         place = w.new_tile(result, slot)
         if slot is None:
             w.line(f"TLOAD({place.text}, {before});")
@@ -90,6 +98,8 @@ def _sort(w: Writer, stmt: Statement) -> None:
     if stmt.op is Op.TOPK and tile_type(stmt.results[0]).partial[1]:
         (name,) = w.bounds.dims(stmt.results[0])[1]
         w.line(f"const i64 {name} = least({stmt.attribute('k')}, {w.cols(source)});")
+    elif stmt.op is Op.TOPK and kind.partial[1]:
+        w.line(f'need({w.cols(source)} >= 1, "topk: a row without elements ({w.where(stmt)})");')
     values, indices = (w.new_tile(result) for result in stmt.results)
     spare = w.scratch.spare(f"sort_scratch_bytes({kind.cols}, {kind.dtype.size})")
     if stmt.op is Op.TOPK:
@@ -105,7 +115,7 @@ def _slice(w: Writer, stmt: Statement) -> None:
     kind, part = tile_type(source), tile_type(result)
     offsets = [w.scalar(value) for value in first]
     checks = [
-        f"{offset} >= 0 && {offset} + {part.shape[dim]} <= {kind.shape[dim]}"
+        f"{offset} >= 0 && {offset} <= {kind.shape[dim] - part.shape[dim]}"
         for dim, offset in enumerate(offsets)
         if not _is_inside(offset, part.shape[dim], kind.shape[dim])
     ]
@@ -143,33 +153,53 @@ def _concat(w: Writer, stmt: Statement) -> None:
 
 def _whole_param(w: Writer, param: Value) -> str:
     """All of a rank-2 parameter, as a window."""
-    ref = param.type
-    assert isinstance(ref, RefType)
-    name = w.names.of(param)
-    const = "const " if ref.mode.name == "IN" else ""
+    name, ref = w.names.of(param), _ref(param)
+    const = "const " if ref.mode is AccessMode.IN else ""
     return (
         f"Window<{const}{TYPES[ref.dtype]}>{{{name}.data(), {name}.stride(0), {name}.stride(1), "
         f"{name}.shape(0), {name}.shape(1)}}"
     )
 
 
+def _token_rows(w: Writer, param: Value) -> str:
+    """The distance of columns in a paged parameter of rank 2, and where its rows begin."""
+    name = w.names.of(param)
+    return f"{_paged_stride(name, 1)}, [&](i64 row) {{ return &{name}(row, 0); }}"
+
+
+def _ref(param: Value) -> RefType:
+    assert isinstance(param.type, RefType)
+    return param.type
+
+
 def _gather(w: Writer, stmt: Statement) -> None:
     source, numbers = stmt.operands
     result = stmt.results[0]
     if is_tile(source):
-        from_place = _place(w, source)
+        _into(w, stmt, "TGATHER", _place(w, source), _place(w, numbers))
+        return
+    name = w.names.of(source)
+    if tile_type(result).cols == 1:
+        w.line(f'need({name}.shape(1) >= 1, "gather: rows of nothing ({w.where(stmt)})");')
     else:
-        if tile_type(result).partial[1]:
-            (name,) = w.bounds.dims(result)[1]
-            room = f"{w.names.of(source)}.shape(1)"
-            w.line(f"const i64 {name} = bound<false, {tile_type(result).cols}>({room});")
-        from_place = _whole_param(w, source)
-    _into(w, stmt, "TGATHER", from_place, _place(w, numbers))
+        (cols,) = w.bounds.dims(result)[1]
+        w.line(f"const i64 {cols} = bound<false, {tile_type(result).cols}>({name}.shape(1));")
+    if _ref(source).paged:
+        rows = f"{name}.shape(0), {_token_rows(w, source)}"
+        _into(w, stmt, "TGATHER_ROWS", _place(w, numbers), rows)
+    else:
+        _into(w, stmt, "TGATHER", _whole_param(w, source), _place(w, numbers))
 
 
 def _scatter(w: Writer, stmt: Statement) -> None:
     param, numbers, tile = stmt.operands
-    w.line(f"TSCATTER({_whole_param(w, param)}, {_place(w, numbers)}, {_place(w, tile)});", stmt)
+    by, rows = _place(w, numbers), _place(w, tile)
+    if _ref(param).paged:
+        name = w.names.of(param)
+        to = f"{name}.shape(0), {name}.shape(1), {_token_rows(w, param)}"
+        w.line(f"TSCATTER_ROWS({by}, {rows}, {to});", stmt)
+    else:
+        w.line(f"TSCATTER({_whole_param(w, param)}, {by}, {rows});", stmt)
 
 
 def _item(w: Writer, stmt: Statement) -> None:
@@ -190,32 +220,50 @@ def emit_paged_load(w: Writer, stmt: Statement, region: Region) -> None:
     """Tokens may lie anywhere: a row at a time is copied."""
     place = w.new_tile(stmt.results[0])
     if region.col_dim == 0:  # one row, whose columns are tokens
-        token = f"{plain(w.scalar(region.offsets[0]))} + j"
-        rest = [plain(w.scalar(v)) for v in region.offsets[1:]]
-        element = f"{w.names.of(region.param)}({', '.join([token, *rest])})"
-        head = f"for (i64 j = 0; j < {place.text}.cols; ++j) "
-        w.line(f"{head}*{place.text}.at(0, j) = {element};", stmt)
+        head = f"for (i64 column = 0; column < {place.text}.cols; ++column) "
+        w.line(f"{head}*{place.text}.at(0, column) = {_paged_element(w, region)};", stmt)
         return
     stride, row = _paged_row(w, region)
-    w.line(f"TLOAD_ROWS({place.text}, {stride}, [&](i64 i) {{ return {row}; }});", stmt)
+    w.line(f"TLOAD_ROWS({place.text}, {stride}, [&](i64 row) {{ return {row}; }});", stmt)
 
 
 def emit_paged_store(w: Writer, stmt: Statement, region: Region, bounds: tuple[str, str]) -> None:
-    stride, row = _paged_row(w, region)
-    source = _place(w, stmt.operands[1])
-    w.line(
-        f"TSTORE_ROWS({bounds[0]}, {bounds[1]}, {stride}, {source}, "
-        f"[&](i64 i) {{ return {row}; }});",
-        stmt,
-    )
+    value = stmt.operands[1]
+    if is_tile(value) and region.col_dim != 0:
+        stride, row = _paged_row(w, region)
+        w.line(
+            f"TSTORE_ROWS({bounds[0]}, {bounds[1]}, {stride}, {_place(w, value)}, "
+            f"[&](i64 row) {{ return {row}; }});",
+            stmt,
+        )
+        return
+    element = f"static_cast<{TYPES[region.ref.dtype]}>({w.scalar(value)})"
+    if is_tile(value):
+        element = f"*{_place(w, value)}.at(row, column)"
+    w.line(f"for (i64 row = 0; row < {bounds[0]}; ++row) {{", stmt)
+    head = f"  for (i64 column = 0; column < {bounds[1]}; ++column) "
+    w.line(f"{head}{_paged_element(w, region)} = {element};")
+    w.line("}")
+
+
+def _paged_element(w: Writer, region: Region) -> str:
+    """The element in `row` and `column` of a region."""
+    counters = {region.row_dim: " + row", region.col_dim: " + column"}
+    offsets = enumerate(plain(w.scalar(offset)) for offset in region.offsets)
+    indices = [text + counters.get(dim, "") for dim, text in offsets]
+    return f"{w.names.of(region.param)}({', '.join(indices)})"
 
 
 def _paged_row(w: Writer, region: Region) -> tuple[str, str]:
-    """The distance of columns, and the address of the first element of row i."""
+    """The distance of columns, and the address of the first element of `row`."""
     name = w.names.of(region.param)
     indices: list[str] = []
     for dim, offset in enumerate(region.offsets):
         text = plain(w.scalar(offset))
-        indices.append(f"{text} + i" if dim == region.row_dim else text)
-    stride = f"{name}.page(0).stride({region.col_dim})" if region.col_dim > 0 else "1"
+        indices.append(f"{text} + row" if dim == region.row_dim else text)
+    stride = _paged_stride(name, region.col_dim) if region.col_dim > 0 else "1"
     return stride, f"&{name}({', '.join(indices)})"
+
+
+def _paged_stride(name: str, dim: int) -> str:
+    return f"{name}.page(0).stride({dim})"

@@ -119,15 +119,22 @@ class Passes:
         everything = [self._cone(each.roots, set(), None) for each in self.list]
         written: set[int] = set()
         for number, each in enumerate(self.list):
-            later = {n for cone in everything[number + 1 :] for n in cone}
+            following = list(zip(self.list, everything, strict=True))[number + 1 :]
             for value in self._cone(each.roots, written, number).values():
-                stmt = self.definition(value)
-                again = value.number in later and stmt is not None and stmt.op in EXPENSIVE
-                if value.number in wanted or again:
-                    each.writes.append(value)
-                    if value.number not in wanted:
+                later = [other for other, cone in following if value.number in cone]
+                if value.number in wanted:
+                    if self._has_all_of(each, value):
+                        each.writes.append(value)
+                elif later and all(_has_all_for(each, other) for other in later):
+                    stmt = self.definition(value)
+                    if stmt is not None and stmt.op in EXPENSIVE:
+                        each.writes.append(value)
                         self.kept.add(value.number)
             written |= {value.number for value in each.writes}
+
+    def _has_all_of(self, each: Pass, value: Value) -> bool:
+        """Whether a pass computes every element of a value: one that stores may end early."""
+        return each.cols <= self._w.bounds.dims(value)[1] and not each.guard
 
     def _cone(
         self, roots: Sequence[Value], written: set[int], number: int | None
@@ -153,3 +160,8 @@ class Passes:
             if not is_row_reduction(stmt):
                 waiting.extend(stmt.operands)
         return found
+
+
+def _has_all_for(each: Pass, later: Pass) -> bool:
+    """Whether a pass goes at least as far as a later one, which reads what it has kept."""
+    return each.cols <= later.cols and each.guard <= later.guard

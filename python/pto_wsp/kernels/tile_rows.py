@@ -74,8 +74,11 @@ class _RowEmitter:
                 w.line(f"{self._places[value.number].text}.set({self._row}, 0, {text});")
         for text in self._above:
             w.line(text)
-        head = f"for (i64 row = 0; row < {w.bound(group.dim, group.rows)}; ++row) "
-        w.line(f"{head if group.rows > 1 else ''}{{")
+        limit = w.bound(group.dim, group.rows)
+        head = f"for (i64 row = 0; row < {limit}; ++row) "
+        if group.rows == 1:
+            head = f"if (0 < {limit}) " if group.dim else ""  # a store may have no row at all
+        w.line(f"{head}{{")
         w.extend(body)
         w.line("}")
 

@@ -116,7 +116,7 @@ def _inner_blocks(w: Writer, block: int) -> set[int]:
 
 def _fits(w: Writer, region: Region, dim: int) -> str:
     offset, size = plain(w.scalar(region.offsets[dim])), region.sizes[dim]
-    return f"{offset} + {size} <= {w.names.of(region.param)}.shape({dim})"
+    return f"{offset} <= {w.names.of(region.param)}.shape({dim}) - {size}"  # it may be any number
 
 
 def fixed_bound(w: Writer, region: Region, dim: int) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pto_wsp.kernels.cpp_words import CPP_WORDS
 from pto_wsp.kernels.tile_bounds import Bounds, Dim, find_bounds
 from pto_wsp.kernels.tile_expr import TYPES, dtype_of, is_tile, literal, tile_type
 from pto_wsp.kernels.tile_ir import Op, Statement, TileKernel, TileType, Value
@@ -16,118 +17,15 @@ from pto_wsp.kernels.tile_uses import Uses, find_uses, walk
 
 TOP_FLAG = "Whole"
 
-# Words that the source uses itself, beside those of C++; what begins with v or T is checked below.
-_OWN_WORDS = frozenset(
-    [
-        "at",
-        "bf16",
-        "bound",
-        "bool",
-        "by_lane",
-        "cast",
-        "column",
-        "columns_from",
-        "in_order",
-        "may_share",
-        "apart",
-        "sharing",
-        "double",
-        "f16",
-        "float",
-        "i16",
-        "i32",
-        "i64",
-        "i8",
-        "least",
-        "need",
-        "on_scalars",
-        "ptowsp",
-        "row",
-        "scratch",
-        "spread",
-        "std",
-        "to_half",
-        "u16",
-        "u32",
-        "u64",
-        "u8",
-        "Whole",
-        "is_whole",
-        "tiles",
-        "body",
-        "alignas",
-        "alignof",
-        "and",
-        "asm",
-        "auto",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "const",
-        "continue",
-        "default",
-        "delete",
-        "do",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "false",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "not",
-        "noexcept",
-        "operator",
-        "or",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "true",
-        "try",
-        "typedef",
-        "typename",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-        "xor",
-        "concept",
-        "requires",
-        "call",
-        "product",
-        "matmul",
-        "store",
-        "load",
-        "splat",
-        "convert",
-        "blend",
-    ]
-)
+# Words that the source uses itself, and small macros of the headers it includes; what begins with v
+# or a capital letter is checked below.
+_WORDS = """
+    apart assert at bf16 body bound call cast choose column columns_from errno f16 i16 i32 i64 i8
+    in_order inside is_whole iteration least linux math_errhandling matmul_scratch_bytes may_share
+    need need_index offsetof on_scalars ptowsp row scalar_of scratch sharing sort_scratch_bytes std
+    stderr stdin stdout tiles to_half u16 u32 u64 u8 unix
+"""
+OWN_WORDS = frozenset(_WORDS.split())
 
 
 @dataclass(slots=True)
@@ -152,7 +50,7 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         base = re.sub(r"\W", "_", wanted)
-        if base in _OWN_WORDS or not base or not (base[0].isalpha() and base.isascii()):
+        if base in OWN_WORDS | CPP_WORDS or not base or not (base[0].isalpha() and base.isascii()):
             base = f"x_{base}"
         if re.match(r"v[a-z]+\d*$|[A-Z]\w*$", base):  # functions and types of the library
             base = f"{base}_"
@@ -225,7 +123,9 @@ class Writer:
         return self._lines
 
     def where(self, stmt: Statement) -> str:
-        return "" if stmt.loc is None else f"{os.path.basename(stmt.loc.file)}:{stmt.loc.line}"
+        if stmt.loc is None:
+            return ""
+        return f"{one_line(os.path.basename(stmt.loc.file))}:{stmt.loc.line}"
 
     # --- values ---
 
@@ -282,6 +182,11 @@ class Writer:
             return None
         place = self.places.get(value.number)
         return None if place is None else place.slot
+
+
+def one_line(text: str) -> str:
+    """A name that may come from anywhere, for a comment or a string of the source."""
+    return re.sub(r'[\\"]|[^\w\s\x20-\x7e]|[^\S ]', "?", text)
 
 
 def cpp_tile(kind: TileType) -> str:

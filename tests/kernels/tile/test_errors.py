@@ -231,3 +231,16 @@ def test_an_error_ends_the_trace() -> None:
         traced(kernel_of("x + h"), **PARAMS)
     with pytest.raises(CompileError, match="outside a tile kernel"):
         pto.zeros((1, 1))
+
+
+def test_a_loop_runs_once() -> None:
+    def twice(x: Any, i: Any, h: Any, y: Any, t: Any, n: Any, s: Any) -> None:
+        steps = pto.for_range(n)
+        for _ in steps:
+            pto.store(y, x)
+        for _ in steps:
+            pto.store(y, x)
+
+    error = refused(twice)
+    assert error.code is Code.TILE_ARGUMENT
+    assert error.message == "a second loop over one for_range"

@@ -216,6 +216,8 @@ def test_products(dtype: DType) -> None:
     half, small = (DType.F16, DType.BF16), (DType.I8, DType.U8)
     result = DType.F32 if dtype in half else DType.I32 if dtype in small else dtype
     found = compute(pto.matmul, a, b, result=result, shape=(5, 7))
+    spelled = compute(lambda x, y: x @ y, a, b, result=result, shape=(5, 7))
+    np.testing.assert_array_equal(found, spelled)
     acc = sample(result, (5, 7), 3, special=False)
     more = compute(pto.matmul_acc, acc, a, b, result=result, shape=(5, 7))
     if dtype in FLOATS:

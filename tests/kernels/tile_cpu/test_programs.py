@@ -8,6 +8,7 @@ from pto_wsp import (
     DenseDyn,
     DType,
     In,
+    InOut,
     Out,
     P,
     PagedTensor,
@@ -48,6 +49,51 @@ def test_tokens_come_through_the_page_table() -> None:
         tokens = pool[table[b]].reshape(-1, 2, 8)[: lengths[b], 1]
         extra = tokens[0::4, 1].sum()
         np.testing.assert_allclose(result[b], tokens.sum(0) + extra, rtol=1e-5)
+
+
+@kernel(body="tile")
+def read_pages(k: In[PagedTensor], out: Out[Tensor]):
+    s = pto.carry(total=pto.zeros((1, 8)))
+    for i in pto.for_range(0, k.shape[0], 4):  # the source has counters of its own
+        s.total = s.total + pto.pad(pto.col_sum(pto.load(k[i : i + 4, 0:8])), 0.0)
+    for column in pto.for_range(0, k.shape[0], 8):
+        s.total = s.total + pto.pad(pto.load(k[column : column + 8, 2]), 0.0)
+    found = pto.gather(k, pto.arange((3, 1), axis=0) * 5, cols=8)
+    pto.store(out[0:8], s.total + pto.col_sum(found))
+
+
+@kernel(body="tile")
+def write_pages(x: In[Tensor], k: InOut[PagedTensor], row: Scalar[DType.I64]):
+    given = pto.load(x[0:8])
+    pto.store(k[row : row + 2, 0:8], given + pto.zeros((2, 1)))
+    pto.store(k[row + 2 : row + 4, 0:8], 3.0)
+    pto.store(k[row + 4 : row + 6, 0:7], pto.zeros((2, 7)))
+    pto.store(k[row : row + 8, 7], given)
+    pto.store(k[row + 5, 6], 9.0)
+    pto.scatter(k, pto.arange((3, 1), axis=0) * 11, given * 2.0 + pto.zeros((3, 1)))
+
+
+def pages_after(target: str) -> tuple[np.ndarray, np.ndarray]:
+    """The pool of pages and what was read from it."""
+    pool = np.arange(9 * 4 * 8, dtype=np.float32).reshape(9, 4, 8)
+    table, result = np.array([[3, 1, 7], [0, 8, 2]], np.int32), np.zeros((2, 8), np.float32)
+    keys = PagedTensor(Tensor(data=pool, name="pool"), Tensor(data=table, name="table"))
+    y, x = Tensor(data=result, name="y"), Tensor(data=np.arange(8, dtype=np.float32), name="x")
+
+    @workload
+    def pages(batch, lengths):
+        for b in P(batch):
+            read_pages[b](k=keys[b, 0 : lengths[b]], out=y[b])
+            write_pages[b](x=x[:], k=keys[b, 0 : lengths[b]], row=1)
+
+    pages(DenseDyn(2), np.array([7, 12], np.int64)).compile(target=target).execute()
+    return pool, result
+
+
+def test_pages_are_read_and_written_like_memory() -> None:
+    (pool, read), (pool_meant, read_meant) = pages_after("cpu_sim"), pages_after("reference")
+    np.testing.assert_array_equal(pool, pool_meant)
+    np.testing.assert_allclose(read, read_meant)
 
 
 @kernel(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pto_wsp import pto
 from pto_wsp.dtypes import DType
+from pto_wsp.errors import CompileError
 from pto_wsp.kernels.emit_tile import emit_tile
-from pto_wsp.kernels.tile_ir import ScalarType
+from pto_wsp.kernels.tile_ir import ScalarType, check, from_text
 from tests.conftest import Golden
 from tests.kernels.tile_cpu.native import out, ref, traced
 from tests.kernels.tile_cpu.test_tiles import flash
@@ -57,3 +60,26 @@ def test_slots_are_shared() -> None:
         pto.store(y[0:16, 0:16], t)
 
     assert emit_tile(traced(many, x=ref(), y=out())).scratch_bytes == 2 * 16 * 16 * 4
+
+
+def test_names_stay_inside_comments_and_strings() -> None:
+    """A plan may come from anywhere, and files may be called anything."""
+    kernel = from_text(
+        r"""tile kernel "a\nint b;"(%0.x: inout f32[:], %1.n: i64) {
+          %2: f32 = load %0.x, %1.n, sizes=(0) @ "c\" << d\\.py":3:1-2
+          store %0.x, %2, %1.n, sizes=(0) @ "e\nf.py":3:1-2
+        }"""
+    )
+    check(kernel)
+    text = emit_tile(kernel).text
+    assert "// a?int b;(" in text
+    assert '"load of x, c? << d?.py:3"' in text
+    assert '"store of x, e?f.py:3"' in text
+
+
+def test_scratch_has_an_end() -> None:
+    def large(x: Any, y: Any) -> None:
+        pto.store(y[0:65536, 0:65536], pto.load(x[0:65536, 0:65536]).T)
+
+    with pytest.raises(CompileError, match="kernel large needs 16384 MiB for its tiles"):
+        emit_tile(traced(large, x=ref(), y=out()))

@@ -172,10 +172,17 @@ class _Loop(Iterator[ScalarValue]):
         self._ticket = trace.expect_use("pto.for_range(...)")
 
     def __next__(self) -> ScalarValue:
+        trace = self._trace
+        if self._frame is not None and not self._frame.is_open:
+            raise trace.error(
+                Code.TILE_ARGUMENT,
+                "a second loop over one for_range",
+                "its body has been traced",
+                "write `for i in pto.for_range(...):` for each loop",
+            )
         if self._frame is not None:
             self._close(self._frame)
             raise StopIteration
-        trace = self._trace
         trace.used(self._ticket)
         cells = list(_alive(trace))
         self._frame = trace.open("loop")

@@ -297,8 +297,8 @@ def item(x: Any, row: Any = 0, col: Any = 0) -> ScalarValue:
 
 
 def matmul(a: Any, b: Any) -> TileValue:
-    """The product. f16 and bf16 add up in f32 and give f32; i8 and u8 give i32."""
-    return tile(Op.MATMUL, [as_value(a, "matmul"), as_value(b, "matmul")], "matmul")
+    """The product, also a @ b. f16 and bf16 add up in f32 and give f32; i8 and u8 give i32."""
+    return as_value(a, "matmul") @ b
 
 
 def matmul_acc(acc: Any, a: Any, b: Any) -> TileValue:

@@ -71,6 +71,12 @@ class Operand:
     def __rpow__(self, other: Any) -> Any:
         return binary(Op.POW, other, self)
 
+    def __matmul__(self, other: Any) -> Any:
+        return tile(Op.MATMUL, [as_value(self, "matmul"), as_value(other, "matmul")], "matmul")
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return tile(Op.MATMUL, [as_value(other, "matmul"), as_value(self, "matmul")], "matmul")
+
     def __and__(self, other: Any) -> Any:
         return binary(Op.AND, self, other)
 
