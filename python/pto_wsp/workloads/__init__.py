@@ -4,6 +4,6 @@ Each function makes a workload for shapes that are fixed, once; it is called wit
 tensors like any other workload, given a schedule and compiled.
 """
 
-from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode
+from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode, ragged_prefill
 
-__all__ = ["DECODE_TIERS", "Tier", "paged_decode"]
+__all__ = ["DECODE_TIERS", "Tier", "paged_decode", "ragged_prefill"]
