@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, cast
 
 from pto_wsp import ir, srcloc
@@ -171,17 +172,40 @@ class AxisParam:
         return f"<axis {self.name}: {self.axis!r}>"
 
 
+class LoopAxis(ABC):
+    """An axis with a name and parts that are known where it is looped over."""
+
+    name: str
+    padded: bool
+    key: object  # what loops over it have in common
+
+    @property
+    @abstractmethod
+    def first(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def end(self) -> SymInt: ...
+
+    @property
+    @abstractmethod
+    def tile(self) -> SymInt | None:
+        """Elements of a tile; None if there are no tiles."""
+
+
 class TileVar(SymInt):
     """The number of a tile. `start` and `stop` bound its elements, `slice` is both, `size` their
     number; the last tile is shorter unless the axis pads it."""
 
     __slots__ = ("_start", "_stop")
 
-    def __init__(self, number: SymInt, size: SymInt, extent: SymInt, *, padded: bool) -> None:
+    def __init__(
+        self, number: SymInt, size: SymInt, end: SymInt, *, padded: bool, first: int = 0
+    ) -> None:
         super().__init__(number.polynomial, number.scopes)
-        self._start = self * size
-        end = self._start + size
-        self._stop = end if padded else minimum(end, extent)
+        self._start = self * size + first
+        stop = self._start + size
+        self._stop = stop if padded else minimum(stop, end)
 
     @property
     def start(self) -> SymInt:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, cast, overload
 
@@ -26,7 +26,7 @@ from pto_wsp.frontend.annotations import (
     param_of,
 )
 from pto_wsp.frontend.handles import Handle, waits
-from pto_wsp.frontend.kernel_body import TileMethods, body_form, tile_body
+from pto_wsp.frontend.kernel_body import BodyMethods, body_form, tile_body
 from pto_wsp.frontend.scalar_expr import (
     SymBool,
     SymFloat,
@@ -46,7 +46,7 @@ from pto_wsp.srcloc import SrcLoc
 _HEADER = re.compile(r"""(?:#\s*include\s*)?(<[^<>\n]+>|"[^"\n]+")""")
 
 
-class Kernel(TileMethods):
+class Kernel(BodyMethods):
     """A kernel: `k[i, j](x=X[i], out=Y[j])` inside a workload generates one task. The brackets
     give the task its indices and may be left out."""
 
@@ -89,9 +89,14 @@ class Kernel(TileMethods):
         return self.call((), args, kwargs)
 
     def call(
-        self, indices: tuple[SymInt, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        indices: tuple[SymInt, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        fields: Mapping[str, SymInt] | None = None,
     ) -> Handle:
-        """Trace one call. `after=` names calls whose tasks it waits for."""
+        """Trace one call. `after=` names calls whose tasks it waits for; `fields` are those of its
+        descriptor."""
         waited = () if self._has("after") else waits(kwargs.pop("after", None))
         tracer = current(f"a call of kernel {self.name}")
         values = self._bind(args, kwargs)
@@ -113,7 +118,8 @@ class Kernel(TileMethods):
         identity = tuple(lower(index) for index in indices)
         label = tracer.new_label(self.name)
         loc = srcloc.here()
-        tracer.emit(ir.Call(name, identity, tuple(arguments), loc, label, waited))
+        described = tuple((name, lower(value)) for name, value in (fields or {}).items())
+        tracer.emit(ir.Call(name, identity, tuple(arguments), loc, label, waited, described))
         return Handle(tracer, label, tuple(loop.scope for loop in tracer.loops))
 
     def _has(self, name: str) -> bool:

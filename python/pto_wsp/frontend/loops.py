@@ -14,7 +14,16 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
-from pto_wsp.frontend.axis_params import AxisParam, Row, TileVar, extent_of, row_loops, tile_size
+from pto_wsp.frontend.axis_params import (
+    AxisParam,
+    LoopAxis,
+    Row,
+    TileVar,
+    extent_of,
+    row_loops,
+    tile_count,
+    tile_size,
+)
 from pto_wsp.frontend.conditions import Branch, otherwise, when
 from pto_wsp.frontend.names import loop_targets
 from pto_wsp.frontend.scalar_expr import (
@@ -34,7 +43,7 @@ from pto_wsp.frontend.trace import OpenLoop, Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
 # Inside a workload an axis is an AxisParam; users may annotate the parameter with what they pass.
-Loopable: TypeAlias = AxisParam | Axis | SymInt | ScalarLike | int | np.integer[Any]
+Loopable: TypeAlias = AxisParam | LoopAxis | Axis | SymInt | ScalarLike | int | np.integer[Any]
 Variables = TypeVar("Variables")
 Two: TypeAlias = tuple[SymInt, SymInt]
 Three: TypeAlias = tuple[SymInt, SymInt, SymInt]
@@ -114,11 +123,25 @@ class AxisNest(Nest[Variables]):
     def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
         if isinstance(axis, ScalarLike):
             axis = axis.as_scalar()
+        if isinstance(axis, LoopAxis):
+            return self._named(axis, name)
         head, of_axis = self._head(axis, name)
         loop = self.tracer.open_loop(head, of_axis)
         if isinstance(axis, AxisParam) and isinstance(axis.axis, Tiled):
             return loop, self._tile(axis, axis.axis, loop)
         return loop, loop.variable
+
+    def _named(self, axis: LoopAxis, name: str | None) -> tuple[OpenLoop, SymInt]:
+        whole = axis.end - axis.first
+        extent = lower(whole if axis.tile is None else tile_count(whole, axis.tile))
+        kind = ir.AxisKind.DENSE if isinstance(extent, ir.Const) else ir.AxisKind.EXPR
+        head = self._loop(name, axis.name, kind, extent)
+        if axis.tile is None:
+            loop = self.tracer.open_loop(replace(head, start=ir.Const(axis.first)), axis.key)
+            return loop, loop.variable
+        loop = self.tracer.open_loop(head, axis.key)
+        variable = TileVar(loop.variable, axis.tile, axis.end, padded=axis.padded, first=axis.first)
+        return loop, variable
 
     def _tile(self, param: AxisParam, tiled: Tiled, loop: OpenLoop) -> TileVar:
         inner = AxisParam(param.names["extent"], tiled.axis)
