@@ -2,8 +2,8 @@
 
 The cache lies on pages that are in no order, as an allocator leaves them. Long sequences are cut
 into chunks, which are merged; the schedule takes sequences in turns and gives each worker the same
-number of bytes. Lengths are bound at each step; the plan stays the same. The result is compared with
-NumPy, and the timeline written for Perfetto.
+number of bytes. Lengths are bound at each step; the plan stays the same. The result is compared
+with NumPy, and the timeline written for Perfetto.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def page_table(lengths: np.ndarray, page: int, rng: np.random.Generator) -> np.n
 
 
 def pool(pages: int, page: int, rng: np.random.Generator) -> np.ndarray:
-    """[page, token, KV head, element]. In memory the tokens of one head are next to each other, which
-    is how a task reads them."""
+    """[page, token, KV head, element]. In memory the tokens of one head are next to each other,
+    which is how a task reads them."""
     by_head = rng.standard_normal((pages, KV_HEADS, page, DIM), np.float32)
     return by_head.swapaxes(1, 2)
 
@@ -58,8 +58,8 @@ def build(data: dict[str, np.ndarray], page: int, blocks: int, workers: int) -> 
     """The program, with its schedule.
 
     Each worker has its own KV heads: all heads of a chunk are equally long, so with a number of
-    workers that divides the heads everyone reads the same number of bytes, whatever the lengths; the
-    sequence is in the key for other numbers. Sequences take turns, so that chunks of a long one are
+    workers that divides the heads everyone reads the same number of bytes, whatever the lengths;
+    the sequence is in the key for other numbers. Sequences take turns, so that chunks of a long one are
     spread over the step instead of coming in a row.
     """
     decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, page)
@@ -146,7 +146,9 @@ def main() -> int:
     )
     print(f"step      {program.stats.tasks} tasks on {args.workers} workers")
     print(f"          {min(taken) * 1e3:.1f} ms, {read.sum() / min(taken) / 1e9:.1f} GB/s of cache")
-    print(f"bytes     {', '.join(f'{each / 1e6:.0f} MB' for each in read)}: {skew:.1f} % above even")
+    print(
+        f"bytes     {', '.join(f'{each / 1e6:.0f} MB' for each in read)}: {skew:.1f} % above even"
+    )
     worst = error(data, args.page)
     verdict = worst < 1e-5 and (skew < 5 or KV_HEADS % args.workers != 0)
     print(f"verdict   {'OK' if verdict else 'WRONG'}: at most {worst:.1e} from NumPy in float64")

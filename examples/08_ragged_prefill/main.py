@@ -1,8 +1,8 @@
 """Prefill of sequences that are packed behind each other, causal or with a sliding window.
 
-A task is a block of queries of one head, and is given the keys that these queries see: what the mask
-hides generates no task and is never read. The same plan takes other lengths. Results are compared
-with NumPy.
+A task is a block of queries of one head, and is given the keys that these queries see: what the
+mask hides generates no task and is never read. The same plan takes other lengths. Results are
+compared with NumPy.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A loop whose iterations are all alike counts extent × body. Otherwise the count is a sum over the
 loop's index, a REDUCE in the plan, with start + bound variable in the place of the loop variable.
-Conditions are SELECTs. Slots that the body itself sets are not known before it runs; others are, when
-an iteration begins.
+Conditions are SELECTs. Slots that the body itself sets are not known before it runs; others are,
+when an iteration begins.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ class Unknown(Exception):
 
 def tasks_of(body: ir.Body) -> Total | None:
     """The number of tasks of a body; None if nobody knows before it runs."""
-    set_inside = {
-        stmt.slot for stmt in ir.walk(body) if isinstance(stmt, ir.SlotSet | ir.SlotLoad)
-    }
+    set_inside = {stmt.slot for stmt in ir.walk(body) if isinstance(stmt, ir.SlotSet | ir.SlotLoad)}
     try:
         return _total(body, set_inside)
     except Unknown:

@@ -4,6 +4,7 @@
 # pyright: basic
 import functools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,60 @@ DECODE_TIERS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Cutting:
+    """How sequences are cut: chunks are multiples of `unit` tokens."""
+
+    tiers: tuple[Tier, ...]
+    unit: int
+
+    def by_tier(self, length, of):
+        """What `of` says of the tier of a sequence; only what is chosen costs time."""
+        found = of(self.tiers[-1])
+        for tier in reversed(self.tiers[:-1]):
+            found = select(length <= tier.limit, of(tier), found)
+        return found
+
+    def size(self, length, units):
+        """The chunk size of a sequence; its length if it is never cut."""
+        return self.by_tier(
+            length,
+            lambda tier: maximum(units * self.unit, tier.chunk) if tier.chunk else length,
+        )
+
+    def count(self, length, units):
+        def of(tier: Tier):
+            if tier.chunk == 0:
+                return minimum(length, 1)
+            return _ceil(length, maximum(units * self.unit, tier.chunk))
+
+        return self.by_tier(length, of)
+
+    def search(self, sequences, lens, blocks):
+        """The smallest chunk, in units, with which there are at most `blocks` chunks."""
+
+        def fits(units):
+            return reduce_sum(sequences, lambda b: self.count(lens[b], units)) <= blocks
+
+        # Rounding up adds less than one chunk to each sequence, so `enough` is.
+        total, more = reduce_sum(sequences, lambda b: lens[b]), blocks - sequences
+        enough = select(more > 0, _ceil(total, maximum(more, 1)), total)
+        return select(fits(1), 1, search(2, maximum(_ceil(enough, self.unit), 2), fits))
+
+
+def _call_by_tier(length, tiers: Sequence[Tier], call: Callable[[Tier], None]) -> None:
+    """A call for each tier, of which the length takes one."""
+    *shorter, last = tiers
+    for tier in shorter:
+        with P.when(length <= tier.limit):
+            call(tier)
+    if not shorter:
+        call(last)
+        return
+    with P.otherwise():
+        call(last)
+
+
 @functools.cache
 def paged_decode(
     heads: int,
@@ -65,10 +120,10 @@ def paged_decode(
     """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
 
     The query `q[b, head]` of each sequence looks at the `lens[b]` tokens that it has in the cache.
-    `k` and `v` are `PagedTensor`s over pools [page, token of the page, KV head, dim] of any strides;
-    KV head h serves the heads from h * (heads / kv_heads) on. A sequence without tokens gives
-    zeros. `batch` and `kv` are axes of as many elements as there are sequences and KV heads, so
-    that schedules can speak of them; all else is bound by `execute`, lengths at every step.
+    `k` and `v` are `PagedTensor`s over pools [page, token of the page, KV head, dim] of any
+    strides; KV head h serves the heads from h * (heads / kv_heads) on. A sequence without tokens
+    gives zeros. `batch` and `kv` are axes of as many elements as there are sequences and KV heads,
+    so that schedules can speak of them; all else is bound by `execute`, lengths at every step.
 
     `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
     for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
@@ -76,89 +131,51 @@ def paged_decode(
     temporaries, which are merged.
     """
     group = _group(heads, kv_heads)
-    unit = page * max(1, 64 // page)
+    cutting = _Cutting(tiers, page * max(1, 64 // page))
     factor = 1 / math.sqrt(dim) if scale is None else scale
     merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)
 
-    def by_tier(length, of):
-        """What `of` says of the tier of a sequence; of an expression only what is chosen costs time."""
-        found = of(tiers[-1])
-        for tier in reversed(tiers[:-1]):
-            found = select(length <= tier.limit, of(tier), found)
-        return found
-
-    def chunks_of(length, units):
-        def of(tier: Tier):
-            if tier.chunk == 0:
-                return minimum(length, 1)
-            return _ceil(length, maximum(units * unit, tier.chunk))
-
-        return by_tier(length, of)
-
-    def chunk_units(sequences, lens, blocks):
-        """The smallest chunk, in units, with which there are at most `blocks` chunks."""
-
-        def fits(units):
-            return reduce_sum(sequences, lambda b: chunks_of(lens[b], units)) <= blocks
-
-        # Rounding up adds less than one chunk to each sequence, so `enough` is.
-        total, more = reduce_sum(sequences, lambda b: lens[b]), blocks - sequences
-        enough = select(more > 0, _ceil(total, maximum(more, 1)), total)
-        return select(fits(1), 1, search(2, maximum(_ceil(enough, unit), 2), fits))
-
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
-        def attend_by_tier(length, cases, call):
-            """One call in each tier, of which the length takes one."""
-            for tier in cases[:-1]:
-                with P.when(length <= tier.limit):
-                    call(tier)
-            if len(cases) == 1:
-                call(cases[-1])
-                return
-            with P.otherwise():
-                call(cases[-1])
+        def given(b, h, span):
+            """Queries, keys and values of a KV head."""
+            return q[b, h * group : (h + 1) * group], k[b, span, h], v[b, span, h]
 
-        def whole(b):
-            span = slice(0, lens[b])
-            for h in P(kv):
-                mine = slice(h * group, (h + 1) * group)
+        def whole(b, h):
+            def call(tier: Tier) -> None:
+                attend = kernels.flash_attention(group, tier.block, dim, dtype, paged=True)
+                result = out[b, h * group : (h + 1) * group]
+                attend[b, h](*given(b, h, slice(0, lens[b])), result, factor)
 
-                def call(tier: Tier, h=h, mine=mine):
-                    attend = kernels.flash_attention(group, tier.block, dim, dtype, paged=True)
-                    attend[b, h](q[b, mine], k[b, span, h], v[b, span, h], out[b, mine], factor)
-
-                attend_by_tier(lens[b], tiers, call)
+            _call_by_tier(lens[b], tiers, call)
 
         def cut(b, size, chunks):
             parts = Tensor.temp((kv_heads, chunks, group, dim), DType.F32, name="parts")
             stats = Tensor.temp((kv_heads, chunks, group, 2), DType.F32, name="stats")
-            for c, h in P(chunks, kv):
-                mine = slice(h * group, (h + 1) * group)
-                span = slice(c * size, minimum((c + 1) * size, lens[b]))
 
-                def call(tier: Tier, c=c, h=h, mine=mine, span=span):
+            def one(c, h):
+                def call(tier: Tier) -> None:
                     attend = kernels.decode(group, tier.block, dim, dtype, paged=True)
-                    given = q[b, mine], k[b, span, h], v[b, span, h]
-                    attend[b, c, h](*given, parts[h, c], stats[h, c], factor)
+                    span = slice(c * size, minimum((c + 1) * size, lens[b]))
+                    attend[b, c, h](*given(b, h, span), parts[h, c], stats[h, c], factor)
 
-                attend_by_tier(lens[b], [tier for tier in tiers if tier.chunk], call)
+                _call_by_tier(lens[b], [tier for tier in tiers if tier.chunk], call)
+
+            for c, h in P(chunks, kv):
+                one(c, h)
             for h in P(kv):
                 merge[b, h](parts[h], stats[h], out[b, h * group : (h + 1) * group])
 
         # A slot, so that it is looked for once and not by every task.
-        slot_set_u64(CHUNK_SLOT, chunk_units(q.shape[0], lens, blocks))
-        units = slot_u64(CHUNK_SLOT)
+        slot_set_u64(CHUNK_SLOT, cutting.search(q.shape[0], lens, blocks))
         for b in P(batch):
-            size = by_tier(
-                lens[b],
-                lambda tier: maximum(units * unit, tier.chunk) if tier.chunk else lens[b],
-            )
+            size = cutting.size(lens[b], slot_u64(CHUNK_SLOT))
             with P.when(lens[b] == 0):
                 for h in P(kv):  # as all tasks, so that every one has a KV head to be placed by
                     nothing[b, h](out[b, h * group : (h + 1) * group])
             with P.when(lens[b] <= size):
-                whole(b)
+                for h in P(kv):
+                    whole(b, h)
             with P.otherwise():
                 # The search keeps it below `blocks`; said again, temporaries have a largest size.
                 cut(b, size, minimum(_ceil(lens[b], size), blocks))
