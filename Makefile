@@ -50,8 +50,8 @@ $(TORCH_ASKED): $(INSTALLED)
 setup: $(INSTALLED)  ## make .venv, install the package into it, find both compilers
 	@$(PY) --version && $(GXX) --version | head -n 1 && cxx=$(call clang) && $$cxx --version | head -n 1
 
-demo: $(INSTALLED)  ## run the first example
-	$(PY) examples/01_ragged_attention/main.py
+demo: $(INSTALLED)  ## one decode step of paged attention: run, checked, timeline written
+	$(PY) examples/07_paged_decode/main.py
 
 test: test-cpp test-py  ## run the C++ tests, then the Python tests (no hardware needed)
 test-cpp: $(TOOLS)  ## build and run the C++ tests

@@ -55,6 +55,8 @@ def section(name: str, result: Json) -> Iterator[RenderableType]:
             yield _schedule(result)
         case "kernels":
             yield _kernels(result)
+        case "llm":
+            yield _llm(result)
         case "host":
             yield _host(result)
         case "long":
@@ -186,6 +188,25 @@ def _kernels(result: Json) -> Table:
                 ours, theirs = (f"{row[f'{who}_ms']['median']:.2f}" for who in ("ours", rival))
                 shown.add_row(what, ours, rival, theirs, _ratio(row[key]), errors)
     shown.add_row("first compile of ten", f"{1000 * result['compile']['ten_kernels_s']:.0f}")
+    return shown
+
+
+def _llm(result: Json) -> Table:
+    shown = _table(
+        "paged decode, 64 ragged sequences",
+        *("pool", "ms", "GB/s", "of stream", "x torch", "errors", "bytes, most/mean", "first, us"),
+    )
+    for name, row in result["decode"].items():
+        shown.add_row(
+            name,
+            f"{row['ours_ms']['median']:.1f}",
+            f"{row['gb_per_s']['median']:.1f}",
+            _ratio(row["of_stream"]),
+            _ratio(row.get("vs_torch")),
+            ", ".join(f"{who} {error:.1e}" for who, error in row["errors"].items()),
+            _ratio(row["unevenness"]),
+            f"{row['first_task_us']['median']:.0f}",
+        )
     return shown
 
 

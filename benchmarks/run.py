@@ -1,7 +1,8 @@
 """Runs the benchmarks: python -m benchmarks.run
 
 Prints tables and writes all medians and quartiles, with machine and commit, as JSON. The sections
-are graphs, bodies, metg, chains, overlap, schedule, kernels and host; see benchmarks/README.md.
+are graphs, bodies, metg, chains, overlap, schedule, kernels, llm and host; see
+benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from benchmarks import report
 from benchmarks.context import ROOT, Bench, Json, calibrated, describe
 from benchmarks.host import measure as host
 from benchmarks.kernels import measure as kernels
+from benchmarks.llm import measure as llm
 from benchmarks.overhead import bodies, limits, metg, rows, schedule
 from benchmarks.overhead.build import SOURCES
 from benchmarks.overhead.contenders import load_rivals
 from benchmarks.sampling import Protocol
 
-SECTIONS = ("graphs", "bodies", "metg", "chains", "overlap", "schedule", "kernels", "host")
-RIVALS = tuple(name for name in SOURCES if name != "spin")
+SECTIONS = ("graphs", "bodies", "metg", "chains", "overlap", "schedule", "kernels", "llm", "host")
+RIVALS = tuple(name for name in SOURCES if name not in ("spin", "stream"))
 LONG_TASKS = 100_000_000
 
 
@@ -116,6 +118,7 @@ def _sections(options: argparse.Namespace) -> dict[str, Callable[[Bench], Json]]
         "overlap": limits.rows_and_columns,
         "schedule": schedule.measure,
         "kernels": kernels.measure,
+        "llm": llm.measure,
         "host": host.measure,
     }
     chosen = {name: every[name] for name in SECTIONS if name in options.only}

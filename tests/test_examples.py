@@ -20,6 +20,8 @@ SMALL: dict[str, list[str]] = {
     "01_ragged_attention": ["--sequences", "6", "--heads", "2", "--longest", "12"],
     "02_moe_routing": ["--tokens", "300", "--workers", "3"],
     "03_tiered_attention": ["--sequences", "12", "--longest", "3000", "--long", "600"],
+    "07_paged_decode": ["--sequences", "8", "--longest", "3000"],
+    "08_ragged_prefill": ["--sequences", "6", "--longest", "200"],
 }
 _BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

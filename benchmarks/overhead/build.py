@@ -29,10 +29,12 @@ class Source:
     header: str | None = None  # must be found, else `package` (a Debian name) is installed
     package: str | None = None
     optional: bool = False  # used if it is installed, never installed for this
+    folder: Path = FOLDER
 
 
 SOURCES = {
     "spin": Source("spin"),
+    "stream": Source("stream", ("-pthread",), folder=ROOT / "benchmarks" / "llm"),
     "tbb": Source("tbb", ("-ltbb",), "tbb/flow_graph.h", "libtbb-dev"),
     "omp": Source("omp", ("-fopenmp",), "omp.h"),
     "starpu": Source("starpu", ("-lstarpu-1.3",), "starpu.h", "libstarpu-dev", optional=True),
@@ -106,7 +108,7 @@ def _has_header(header: str, compiler: str, flags: tuple[str, ...]) -> bool:
 
 
 def _compile(source: Source, compiler: str, flags: tuple[str, ...]) -> Path:
-    file = FOLDER / f"{source.name}.cpp"
+    file = source.folder / f"{source.name}.cpp"
     version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
     state = hashlib.blake2b(version, digest_size=12)
     for part in (*BASE_FLAGS, *flags):

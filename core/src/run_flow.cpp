@@ -266,7 +266,8 @@ bool Run::generate_burst(u32 worker) {
   if (runs_serially()) {
     if (flow_->live() == 0) run_stretch(worker);
   } else {
-    generate_locked(worker);
+    constexpr u32 kFirst = 8;  // nobody has anything to do yet
+    generate_locked(worker, before == 0 ? kFirst : kBurst);
   }
   if (worker == 0) poll_interrupt();
   made_.store(flow_->made(), std::memory_order_release);

@@ -37,7 +37,7 @@ from pto_wsp.kernels.tile_writer import Place, Writer, one_line
 from pto_wsp.plan import AccessMode
 
 MAX_SCRATCH = 1 << 30  # bytes of tiles; far more than any cache
-HEADERS = ("map.h", "reduce.h", "move.h", "product.h")
+HEADERS = ("map.h", "reduce.h", "move.h", "paged.h", "product.h")
 SHARING_HEADER = "share.h"
 _USING = ("using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;")
 _SCRATCH = "[[maybe_unused]] std::byte* scratch"
@@ -173,10 +173,10 @@ class _Emitter:
             self._store(stmt, position)
         elif stmt.results and stmt.results[0].number in w.uses.floating:
             self._floating(stmt, position)
-        elif is_row_wise(stmt):
-            self._join(stmt, position)
         elif stmt.results and stmt.results[0].number in w.uses.views:
             pass  # read where its operand lies
+        elif is_row_wise(stmt):
+            self._join(stmt, position)
         else:
             self._flush(position - 1)
             if stmt.op in (Op.FOR, Op.WHEN):
@@ -256,7 +256,7 @@ class _Emitter:
         declare_bounds(w, region, load_names(w, value), id(stmt) in self._decided)
         if region.ref.paged:
             w.fence()
-            emit_paged_load(w, stmt, region)
+            emit_paged_load(w, stmt, region, copied)
             w.fence()
             w.scratch.now += 1
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pto_wsp.kernels.tile_expr import TYPES, dtype_of, is_tile, tile_type
 from pto_wsp.kernels.tile_ir import Op, RefType, Statement, Value
-from pto_wsp.kernels.tile_windows import Region, plain
-from pto_wsp.kernels.tile_writer import Writer
+from pto_wsp.kernels.tile_uses import only_right_operand
+from pto_wsp.kernels.tile_windows import Region, element_type, paged_window, plain, region_of
+from pto_wsp.kernels.tile_writer import Place, Writer
 from pto_wsp.plan import AccessMode
 
 _COLUMN_FOLDS = {
@@ -58,15 +59,19 @@ def _into(w: Writer, stmt: Statement, name: str, *arguments: str) -> None:
 
 
 def _source(w: Writer, value: Value) -> Value:
-    """What lies in memory: of a transposed operand of a product, what it is made from."""
-    is_view = value.number in w.uses.views
-    return w.uses.definitions[value.number].operands[0] if is_view else value
+    """What lies in memory: of an operand of a product that is a view, what it is made from."""
+    while value.number in w.uses.views:
+        value = w.uses.definitions[value.number].operands[0]
+    return value
 
 
 def _operand(w: Writer, value: Value) -> str:
     """An operand of a product; a transposed one is read where it lies."""
-    text = _place(w, _source(w, value))
-    return f"{text}.transposed()" if value.number in w.uses.views else text
+    if value.number in w.uses.views:
+        made = w.uses.definitions[value.number]
+        source = _operand(w, made.operands[0])
+        return f"{source}.transposed()" if made.op is Op.TRANSPOSE else source
+    return _place(w, value)
 
 
 def _product(w: Writer, stmt: Statement) -> None:
@@ -88,7 +93,10 @@ def _product(w: Writer, stmt: Statement) -> None:
         place = w.new_tile(result)
     spare = w.scratch.spare(f"matmul_scratch_bytes({m}, {n}, {k}, {size})")
     name = "TMATMUL_ACC" if stmt.op is Op.MATMUL_ACC else "TMATMUL"
-    w.line(f"{name}({place.text}, {left}, {right}, {spare});", stmt)
+    arguments = [place.text, left, right, spare]
+    if id(stmt) in w.read_next:
+        arguments.append(w.read_next[id(stmt)])
+    w.line(f"{name}({', '.join(arguments)});", stmt)
 
 
 def _sort(w: Writer, stmt: Statement) -> None:
@@ -164,7 +172,7 @@ def _whole_param(w: Writer, param: Value) -> str:
 def _token_rows(w: Writer, param: Value) -> str:
     """The distance of columns in a paged parameter of rank 2, and where its rows begin."""
     name = w.names.of(param)
-    return f"{_paged_stride(name, 1)}, [&](i64 row) {{ return &{name}(row, 0); }}"
+    return f"{name}.stride(1), [&](i64 row) {{ return &{name}(row, 0); }}"
 
 
 def _ref(param: Value) -> RefType:
@@ -216,15 +224,33 @@ def _item(w: Writer, stmt: Statement) -> None:
     w.line(f"const auto {name} = {_place(w, tile)}.get({at[0]}, {at[1]});", stmt)
 
 
-def emit_paged_load(w: Writer, stmt: Statement, region: Region) -> None:
-    """Tokens may lie anywhere: a row at a time is copied."""
-    place = w.new_tile(stmt.results[0])
+def emit_paged_load(w: Writer, stmt: Statement, region: Region, copied: bool) -> None:
+    """Products go from page to page; for everybody else the rows are copied."""
+    value = stmt.results[0]
+    if region.row_dim == 0 and not copied and only_right_operand(w.uses, value):
+        window = w.names.fresh(f"{w.names.of(value)}_tile")
+        w.line(f"const auto {window} = {paged_window(w, region, _rows_of(w, stmt))};", stmt)
+        w.places[value.number] = Place(window)
+        return
+    place = w.new_tile(value)
     if region.col_dim == 0:  # one row, whose columns are tokens
         head = f"for (i64 column = 0; column < {place.text}.cols; ++column) "
         w.line(f"{head}*{place.text}.at(0, column) = {_paged_element(w, region)};", stmt)
         return
-    stride, row = _paged_row(w, region)
-    w.line(f"TLOAD_ROWS({place.text}, {stride}, [&](i64 row) {{ return {row}; }});", stmt)
+    if region.row_dim > 0:  # of one token
+        name = w.names.of(region.param)
+        indices = ", ".join(plain(w.scalar(offset)) for offset in region.offsets)
+        strides = f"{name}.stride({region.row_dim}), {name}.stride({region.col_dim})"
+        kind = f"Window<{element_type(region)}>"
+        window = f"{kind}{{&{name}({indices}), {strides}, {w.rows(value)}, {w.cols(value)}}}"
+    else:
+        window = paged_window(w, region, _rows_of(w, stmt))
+    w.line(f"TLOAD({place.text}, {window});", stmt)
+
+
+def _rows_of(w: Writer, stmt: Statement) -> tuple[list[str], str, str]:
+    region, value = region_of(stmt), stmt.results[0]
+    return [w.scalar(offset) for offset in region.offsets], w.rows(value), w.cols(value)
 
 
 def emit_paged_store(w: Writer, stmt: Statement, region: Region, bounds: tuple[str, str]) -> None:
@@ -261,9 +287,5 @@ def _paged_row(w: Writer, region: Region) -> tuple[str, str]:
     for dim, offset in enumerate(region.offsets):
         text = plain(w.scalar(offset))
         indices.append(f"{text} + row" if dim == region.row_dim else text)
-    stride = _paged_stride(name, region.col_dim) if region.col_dim > 0 else "1"
+    stride = f"{name}.stride({region.col_dim})" if region.col_dim > 0 else "1"
     return stride, f"&{name}({', '.join(indices)})"
-
-
-def _paged_stride(name: str, dim: int) -> str:
-    return f"{name}.page(0).stride({dim})"

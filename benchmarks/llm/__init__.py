@@ -1,0 +1,1 @@
+"""Workloads of language models, beside what memory gives and beside torch."""

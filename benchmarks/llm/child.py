@@ -1,0 +1,109 @@
+"""python -m benchmarks.llm.child RUNS SCALE WORKERS: prints the measurements as JSON."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.llm import decode
+from benchmarks.overhead.build import load
+from benchmarks.sampling import Protocol, Samples, interleave
+from pto_wsp import Program, TracePolicy
+
+Json = dict[str, Any]
+# Tokens of a page, and whether the tokens of one head lie next to each other in it.
+POOLS = {"page_16": (16, True), "page_64": (64, True), "page_16_by_token": (16, False)}
+
+
+def main(runs: int, scale: float, workers: int) -> Json:
+    protocol = Protocol(runs=runs, scale=scale)
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    else:
+        torch.set_num_threads(workers)
+    pools = {name: one_pool(protocol, pool, workers, torch) for name, pool in POOLS.items()}
+    return {"decode": pools, "torch": None if torch is None else torch.__version__}
+
+
+def one_pool(protocol: Protocol, pool: tuple[int, bool], workers: int, torch: Any) -> Json:
+    batch = decode.make(*pool, protocol.scale)
+    work = decode.work(batch)
+    with work.compile(num_threads=workers) as program:
+        jobs = {"ours": _timed(program.execute), "stream": _stream(batch, workers)}
+        theirs = None
+        if torch is not None:
+            step, theirs = decode.by_torch(torch, batch)
+            jobs["torch"] = _timed(step)
+        taken = interleave(jobs, protocol)
+    wanted = decode.exact(batch)
+    rate = taken["ours"].map(lambda ms: batch.bytes_read / ms / 1e6)
+    streamed = batch.k_memory.nbytes + batch.v_memory.nbytes
+    limit = taken["stream"].map(lambda ms: streamed / ms / 1e6)
+    out: Json = {f"{name}_ms": each.to_json() for name, each in taken.items()}
+    out |= {"bytes": batch.bytes_read, "gb_per_s": rate.to_json(), "stream": limit.to_json()}
+    out["of_stream"] = limit.times_faster_than(rate).to_json()
+    out["errors"] = {"ours": _error(batch.out, wanted)}
+    if theirs is not None:
+        out["errors"]["torch"] = _error(theirs.numpy(), wanted)
+        out["vs_torch"] = taken["ours"].times_faster_than(taken["torch"]).to_json()
+    traced = work.task_graph(trace=TracePolicy.timestamps())
+    with traced.compile(num_threads=workers) as program:
+        out |= _from_traces(program, batch, protocol, workers)
+    return out
+
+
+def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, workers: int) -> Json:
+    """Balance, and how long the first task takes to start: what the call takes outside of the run,
+    plus the time from there. Lengths are other ones at each call."""
+    first: list[float] = []
+    uneven: list[float] = []
+    for turn in range(protocol.warmup + protocol.runs):
+        time.sleep(protocol.pause_s)
+        lens = batch.lens - turn % 2
+        begin = time.perf_counter_ns()
+        program.execute(lens=lens)
+        took = time.perf_counter_ns() - begin
+        if turn < protocol.warmup:
+            continue
+        outside = took - program.stats.elapsed_ns
+        first.append((outside + int(program.trace["start_ns"].min())) / 1e3)
+        uneven.append(decode.unevenness(program.trace, batch, workers))
+    return {
+        "tasks": program.stats.tasks,
+        "first_task_us": Samples(tuple(first)).to_json(),
+        "unevenness": Samples(tuple(uneven)).to_json(),
+    }
+
+
+def _timed(function: Callable[[], object]) -> Callable[[], float]:
+    def job() -> float:
+        begin = time.perf_counter_ns()
+        function()
+        return (time.perf_counter_ns() - begin) / 1e6
+
+    return job
+
+
+def _stream(batch: decode.Batch, threads: int) -> Callable[[], float]:
+    read = load("stream").stream_sum
+    read.restype = ctypes.c_float
+    read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
+    k, v = batch.k_memory, batch.v_memory
+    return _timed(lambda: read(k.ctypes.data, v.ctypes.data, k.size, threads))
+
+
+def _error(found: Any, exact: Any) -> float:
+    """The largest difference, by the largest value."""
+    return float(np.abs(found - exact).max() / np.abs(exact).max())
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))))
