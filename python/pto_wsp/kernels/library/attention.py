@@ -33,14 +33,17 @@ def _attend(q, k, v, rows: int, cols: int, dim: int, scale):
 
 
 @functools.cache
-def flash_attention(rows: int, cols: int, dim: int, dtype: DType = F32) -> Kernel:
+def flash_attention(
+    rows: int, cols: int, dim: int, dtype: DType = F32, *, paged: bool = False
+) -> Kernel:
     """`flash_attention(q, k, v, out, scale)`: `rows` queries against all keys, `cols` of them at a
     time, without ever holding the matrix of scores."""
     tile = Tile[rows, dim, dtype]
+    cache = PagedTensor if paged else Tensor
 
     @kernel
     def flash_attention(
-        q: In[tile], k: In[Tensor], v: In[Tensor], out: Out[tile], scale: Scalar[F32]
+        q: In[tile], k: In[cache], v: In[cache], out: Out[tile], scale: Scalar[F32]
     ):
         s = _attend(q, k, v, rows, cols, dim, scale)
         pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
