@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import DenseDyn, PagedTensor, Tensor
-from pto_wsp.workloads import KvCache, LlamaModel, LlamaShape, llama_layer, random_weights
+from pto_wsp.workloads import KvCache, LlamaModel, LlamaShape, llama_layer, random_model
 
 torch = pytest.importorskip("torch")
 from benchmarks.llm_model.torch_model import TorchLlama  # noqa: E402  (needs torch)
@@ -17,7 +17,7 @@ from benchmarks.llm_model.torch_model import TorchLlama  # noqa: E402  (needs to
 SHAPE = LlamaShape(
     d_model=48, heads=6, kv_heads=2, d_ff=80, head_dim=32, rows=3, cols=16, chunk=16, keys=8
 )
-LAYERS, VOCAB, PAGE, POSITIONS = 2, 112, 8, 160
+LAYERS = 2
 LENS = [0, 1, 15, 16, 41]
 
 
@@ -30,20 +30,9 @@ def one_thread_of_torch():
     torch.set_num_threads(before)
 
 
-def model(lens: list[int] = LENS, *, steps: int = 1, seed: int = 0) -> LlamaModel:
-    """Random weights, and random keys and values for what the sequences hold so far."""
-    rng = np.random.default_rng(seed)
-    heads = {"kv_heads": SHAPE.kv_heads, "head_dim": SHAPE.head_dim}
-    cache = KvCache(layers=LAYERS, sequences=len(lens), pages=96, page=PAGE, **heads)
-    cache.reserve(lens)
-    for layer in range(LAYERS):
-        for b, length in enumerate(lens):
-            keys, values = rng.standard_normal((2, length, *heads.values()), np.float32)
-            cache.fill(layer, b, keys, values)
-    tokens = np.zeros((steps + 1, len(lens), 1), np.int32)
-    tokens[0] = rng.integers(0, VOCAB, (len(lens), 1))
-    weights = random_weights(SHAPE, LAYERS, VOCAB, rng)
-    return LlamaModel(SHAPE, weights, cache, np.array(lens), tokens, POSITIONS)
+def model(lens: list[int] = LENS, *, together: int = 1, seed: int = 0) -> LlamaModel:
+    sizes = {"layers": LAYERS, "vocab": 112, "steps": 101, "page": 8}
+    return random_model(SHAPE, lens, **sizes, together=together, seed=seed)
 
 
 def relative(found: Any, exact: Any) -> float:
@@ -100,7 +89,7 @@ def test_a_hundred_steps_of_one_plan() -> None:
 
 
 def test_several_steps_in_one_run() -> None:
-    one, many = model(steps=7), model(steps=7)
+    one, many = model(together=7), model(together=7)
     with one.workload().compile(num_threads=2) as program:
         single = []
         for _ in range(14):
@@ -135,7 +124,7 @@ def test_fewer_layers_and_other_sequences_need_no_other_plan() -> None:
 
 
 def test_no_races_and_the_same_on_the_reference() -> None:
-    given, again = model([2, 17], steps=2), model([2, 17], steps=2)
+    given, again = model([2, 17], together=2), model([2, 17], together=2)
     with given.workload().compile(verify="full") as program:
         program.execute(**given.bindings(2))
         tasks = program.task_hash(**given.bindings(2))

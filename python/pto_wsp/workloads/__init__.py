@@ -6,7 +6,7 @@ arrays and tensors like any other, alone or inside another workload.
 
 from pto_wsp.workloads.kv_cache import KvCache
 from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
-from pto_wsp.workloads.llama_model import LlamaModel, random_weights, rope_tables, weight_shapes
+from pto_wsp.workloads.llama_model import LlamaModel, random_model, rope_tables
 
 __all__ = [
     "KvCache",
@@ -14,7 +14,6 @@ __all__ = [
     "LlamaShape",
     "llama_layer",
     "llama_step",
-    "random_weights",
+    "random_model",
     "rope_tables",
-    "weight_shapes",
 ]

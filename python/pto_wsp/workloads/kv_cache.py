@@ -26,7 +26,8 @@ class KvCache:
         # `pages` of each layer: page p of layer i is number i * pages + p of the pool.
         self.pages = pages
         pool = (layers * pages, page, kv_heads, head_dim)
-        self.keys, self.values = (np.zeros(pool, np.float32) for _ in range(2))
+        # Written now: memory that is first touched in a run would be given by the system there.
+        self.keys, self.values = (np.full(pool, 0, np.float32) for _ in range(2))
         self._free = list(range(pages - 1, -1, -1))
         self._owned: list[list[int]] = [[] for _ in range(sequences)]
         self._table = np.zeros((layers, sequences, 1), np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,3 +107,38 @@ class LlamaModel:
         self.lens += steps
         self.tokens[0] = self.tokens[steps]
         return new
+
+
+def random_model(
+    shape: LlamaShape,
+    prompts: Sequence[int],
+    *,
+    layers: int,
+    vocab: int,
+    steps: int,
+    page: int = 16,
+    together: int = 1,
+    seed: int = 0,
+) -> LlamaModel:
+    """A model to try things with: random weights, and sequences of which random keys and values are
+    in the cache, in place of a prefill. There is room for `steps` more tokens of each, of which one
+    run makes at most `together`."""
+    rng = np.random.default_rng(seed)
+    cache = KvCache(
+        layers=layers,
+        sequences=len(prompts),
+        pages=sum(-(-(length + steps) // page) for length in prompts),
+        page=page,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+    )
+    cache.reserve(prompts)
+    for layer in range(layers):
+        for b, length in enumerate(prompts):
+            token = (shape.kv_heads, shape.head_dim)
+            cache.fill(layer, b, *rng.standard_normal((2, length, *token), np.float32))
+    tokens = np.zeros((together + 1, len(prompts), 1), np.int32)
+    tokens[0] = rng.integers(0, vocab, (len(prompts), 1))
+    weights = random_weights(shape, layers, vocab, rng)
+    positions = max(prompts) + steps
+    return LlamaModel(shape, weights, cache, np.array(prompts), tokens, positions)
