@@ -153,6 +153,8 @@ class PagedView {
   PagedView(const ptowsp_view& view, const ptowsp_pages& pages) : all_(view), pages_(pages) {}
 
   std::int64_t shape(int k) const { return all_.shape(k); }
+  // Between elements of one token, and between tokens of one page.
+  std::int64_t stride(int k) const { return all_.stride(k); }
   std::int64_t page_size() const { return pages_.page; }
 
   decltype(auto) operator[](std::int64_t token) const { return row(token)[0]; }
@@ -171,6 +173,11 @@ class PagedView {
     const std::int64_t begin = p == 0 ? 0 : p * pages_.page - pages_.first;
     const std::int64_t end = std::min(shape(0), (p + 1) * pages_.page - pages_.first);
     return tokens(begin, end - begin);
+  }
+  // The tokens from this one to the end of its page.
+  View<T, Rank> rest_of_page(std::int64_t token) const {
+    const std::int64_t here = pages_.page - (pages_.first + token) % pages_.page;
+    return tokens(token, std::min(here, shape(0) - token));
   }
 
  private:

@@ -31,10 +31,6 @@ void TSTORE(const D& d, const A& a) {
   for (i64 i = 0; i < rows; ++i) copy_row(d, i, a.at(i, 0), a.col_stride, cols);
 }
 // Through a page table: `row` gives the address of the first element of a row.
-template <class D, class Row>
-void TLOAD_ROWS(D& d, i64 col_stride, Row row) {
-  for (i64 i = 0; i < d.rows; ++i) copy_row(d, i, row(i), col_stride, d.cols);
-}
 template <class A, class Row>
 void TSTORE_ROWS(i64 rows, i64 cols, i64 col_stride, const A& a, Row row) {
   for (i64 i = 0; i < rows; ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ptowsp_tile/matmul.h>
+#include <ptowsp_tile/paged.h>
 #include <ptowsp_tile/sort.h>
 #include <ptowsp_tile/tile.h>
 
@@ -17,11 +18,11 @@ namespace ptowsp::tile {
 template <class A, class B, class Acc>
 PTOWSP_ONE_COPY void multiply(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
                               i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
-                              std::byte* scratch) {
+                              std::byte* scratch, [[maybe_unused]] const NextRows& next) {
   constexpr bool kBlocked = std::is_same_v<Acc, float> || std::is_same_v<Acc, double> ||
                             (std::is_same_v<Acc, i32> && sizeof(A) != 2);
   if constexpr (kBlocked) {
-    matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch);
+    matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch, next);
   } else {  // integers that no machine multiplies in vectors
     for (i64 i = 0; i < m; ++i) {
       for (i64 j = 0; j < n; ++j) {
@@ -36,21 +37,57 @@ PTOWSP_ONE_COPY void multiply(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_
 }
 
 template <class D, class A, class B>
-PTOWSP_TILE void product(D& d, const A& a, const B& b, bool accumulate, std::byte* scratch) {
+PTOWSP_TILE void product(D& d, const A& a, const B& b, bool accumulate, std::byte* scratch,
+                         const NextRows& next) {
   const i64 inner = least(a.cols, b.rows);
   d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
   d.cols = accumulate ? least(d.cols, b.cols) : b.cols;
   multiply(d.rows, d.cols, inner, a.data, a.row_stride, a.col_stride, b.data, b.row_stride,
-           b.col_stride, d.data, d.row_stride, accumulate, scratch);
+           b.col_stride, d.data, d.row_stride, accumulate, scratch, next);
+}
+// Rows of b that lie on pages: the parts of the sums.
+template <class D, class A, class T, int Rank>
+PTOWSP_TILE void product(D& d, const A& a, const PagedWindow<T, Rank>& b, bool accumulate,
+                         std::byte* scratch, const NextRows& next) {
+  const i64 inner = least(a.cols, b.rows);
+  d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
+  d.cols = accumulate ? least(d.cols, b.cols) : b.cols;
+  i64 done = 0;
+  do {
+    const Window<T> part = b.piece(done, inner);
+    multiply(d.rows, d.cols, part.rows, a.data + done * a.col_stride, a.row_stride, a.col_stride,
+             part.data, part.row_stride, part.col_stride, d.data, d.row_stride,
+             accumulate || done > 0, scratch, b.next(done + part.rows, inner, next));
+    done += part.rows;
+  } while (done < inner);
+}
+// Columns of b that lie on pages: columns of d.
+template <class D, class A, class T, int Rank>
+PTOWSP_TILE void product(D& d, const A& a, const PagedColumns<T, Rank>& b, bool accumulate,
+                         std::byte* scratch, const NextRows& next) {
+  const auto& keys = b.window;
+  const i64 inner = least(a.cols, keys.cols);
+  d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
+  d.cols = accumulate ? least(d.cols, keys.rows) : keys.rows;
+  const i64 columns = d.cols;
+  for (i64 done = 0; done < columns;) {
+    const Window<T> part = keys.piece(done, columns);
+    multiply(d.rows, part.rows, inner, a.data, a.row_stride, a.col_stride, part.data,
+             part.col_stride, part.row_stride, d.data + done, d.row_stride, accumulate, scratch,
+             keys.next(done + part.rows, columns, next));
+    done += part.rows;
+  }
 }
 template <class D, class A, class B>
-PTOWSP_TILE void TMATMUL(D& d, const A& a, const B& b, std::byte* scratch) {
-  product(d, a, b, false, scratch);
+PTOWSP_TILE void TMATMUL(D& d, const A& a, const B& b, std::byte* scratch,
+                         const NextRows& next = {}) {
+  product(d, a, b, false, scratch, next);
 }
 // d is added to.
 template <class D, class A, class B>
-PTOWSP_TILE void TMATMUL_ACC(D& d, const A& a, const B& b, std::byte* scratch) {
-  product(d, a, b, true, scratch);
+PTOWSP_TILE void TMATMUL_ACC(D& d, const A& a, const B& b, std::byte* scratch,
+                             const NextRows& next = {}) {
+  product(d, a, b, true, scratch, next);
 }
 
 // Of each row the k largest, in order, and where they were.

@@ -44,6 +44,17 @@ template <class V, class T>
 inline void store(T* to, V v) {
   std::memcpy(to, &v, sizeof(V));
 }
+// Keeps the compiler from reading a vector again, from memory, in each place where it is used.
+template <class V>
+[[gnu::always_inline]] inline V in_register(V v) {
+#if defined(__x86_64__)
+  asm("" : "+x"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
+  return v;
+}
+
 template <class V, class T>
 inline V splat(T x) {
   return x - V{};  // a sum would lose the sign of zero, and cost an addition

@@ -33,7 +33,7 @@ from pto_wsp.kernels.tile_windows import (
 from pto_wsp.kernels.tile_writer import Place, Writer
 from pto_wsp.plan import AccessMode
 
-HEADERS = ("map.h", "reduce.h", "move.h", "product.h")
+HEADERS = ("map.h", "reduce.h", "move.h", "paged.h", "product.h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ class _Emitter:
             self._store(stmt, position)
         elif stmt.results and stmt.results[0].number in w.uses.floating:
             self._floating(stmt, position)
-        elif is_row_wise(stmt):
-            self._join(stmt, position)
         elif stmt.results and stmt.results[0].number in w.uses.views:
             pass  # read where its operand lies
+        elif is_row_wise(stmt):
+            self._join(stmt, position)
         else:
             self._flush(position - 1)
             if stmt.op in (Op.FOR, Op.WHEN):
@@ -205,7 +205,7 @@ class _Emitter:
             return
         declare_bounds(w, region, load_names(w, value), id(stmt) in self._decided)
         if region.ref.paged:
-            emit_paged_load(w, stmt, region)
+            emit_paged_load(w, stmt, region, copied)
             w.scratch.now += 1
             return
         window = w.names.fresh(f"{w.names.of(value)}_tile")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pto_wsp.kernels.tile_bounds import WORDS, Merge
 from pto_wsp.kernels.tile_expr import dtype_of, is_tile, scalar_type, tile_type
 from pto_wsp.kernels.tile_ir import Block, Op, Statement, Value
+from pto_wsp.kernels.tile_next import find_next
 from pto_wsp.kernels.tile_scratch import Slot
 from pto_wsp.kernels.tile_windows import emit_scalar, plain, scan_scope
 from pto_wsp.kernels.tile_writer import Place, Writer
@@ -48,6 +49,7 @@ class Control:
         begin = w.scratch.now
         w.line(f"for (i64 {index} = {start}; {index} < {stop}; {index} += {step}) {{", stmt)
         with w.indented():
+            w.read_next |= find_next(w, block, step)
             self._loop_body(block)
         w.line("}")
         w.scratch.keep_through(begin)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pto_wsp.kernels.tile_expr import TYPES, dtype_of, is_tile, tile_type
 from pto_wsp.kernels.tile_ir import Op, RefType, Statement, Value
-from pto_wsp.kernels.tile_windows import Region, plain
-from pto_wsp.kernels.tile_writer import Writer
+from pto_wsp.kernels.tile_uses import only_right_operand
+from pto_wsp.kernels.tile_windows import Region, element_type, paged_window, plain, region_of
+from pto_wsp.kernels.tile_writer import Place, Writer
 
 _COLUMN_FOLDS = {
     Op.SUM_OF: "TCOLSUM",
@@ -59,8 +60,9 @@ def _into(w: Writer, stmt: Statement, name: str, *arguments: str) -> None:
 def _operand(w: Writer, value: Value) -> str:
     """An operand of a product; a transposed one is read where it lies."""
     if value.number in w.uses.views:
-        source = w.uses.definitions[value.number].operands[0]
-        return f"{_operand(w, source)}.transposed()"
+        made = w.uses.definitions[value.number]
+        source = _operand(w, made.operands[0])
+        return f"{source}.transposed()" if made.op is Op.TRANSPOSE else source
     return _place(w, value)
 
 
@@ -80,7 +82,10 @@ def _product(w: Writer, stmt: Statement) -> None:
         place = w.new_tile(result)
     spare = w.scratch.spare(f"matmul_scratch_bytes({m}, {n}, {k}, {size})")
     name = "TMATMUL_ACC" if stmt.op is Op.MATMUL_ACC else "TMATMUL"
-    w.line(f"{name}({place.text}, {left}, {right}, {spare});", stmt)
+    arguments = [place.text, left, right, spare]
+    if id(stmt) in w.read_next:
+        arguments.append(w.read_next[id(stmt)])
+    w.line(f"{name}({', '.join(arguments)});", stmt)
 
 
 def _sort(w: Writer, stmt: Statement) -> None:
@@ -186,9 +191,15 @@ def _item(w: Writer, stmt: Statement) -> None:
     w.line(f"const auto {name} = {_place(w, tile)}.get({at[0]}, {at[1]});", stmt)
 
 
-def emit_paged_load(w: Writer, stmt: Statement, region: Region) -> None:
-    """Tokens may lie anywhere: a row at a time is copied."""
-    place = w.new_tile(stmt.results[0])
+def emit_paged_load(w: Writer, stmt: Statement, region: Region, copied: bool) -> None:
+    """Products go from page to page; for everybody else the rows are copied."""
+    value = stmt.results[0]
+    if region.row_dim == 0 and not copied and only_right_operand(w.uses, value):
+        window = w.names.fresh(f"{w.names.of(value)}_tile")
+        w.line(f"const auto {window} = {paged_window(w, region, _rows_of(w, stmt))};", stmt)
+        w.places[value.number] = Place(window)
+        return
+    place = w.new_tile(value)
     if region.col_dim == 0:  # one row, whose columns are tokens
         token = f"{plain(w.scalar(region.offsets[0]))} + j"
         rest = [plain(w.scalar(v)) for v in region.offsets[1:]]
@@ -196,8 +207,20 @@ def emit_paged_load(w: Writer, stmt: Statement, region: Region) -> None:
         head = f"for (i64 j = 0; j < {place.text}.cols; ++j) "
         w.line(f"{head}*{place.text}.at(0, j) = {element};", stmt)
         return
-    stride, row = _paged_row(w, region)
-    w.line(f"TLOAD_ROWS({place.text}, {stride}, [&](i64 i) {{ return {row}; }});", stmt)
+    if region.row_dim > 0:  # of one token
+        name = w.names.of(region.param)
+        indices = ", ".join(plain(w.scalar(offset)) for offset in region.offsets)
+        strides = f"{name}.stride({region.row_dim}), {name}.stride({region.col_dim})"
+        kind = f"Window<{element_type(region)}>"
+        window = f"{kind}{{&{name}({indices}), {strides}, {w.rows(value)}, {w.cols(value)}}}"
+    else:
+        window = paged_window(w, region, _rows_of(w, stmt))
+    w.line(f"TLOAD({place.text}, {window});", stmt)
+
+
+def _rows_of(w: Writer, stmt: Statement) -> tuple[list[str], str, str]:
+    region, value = region_of(stmt), stmt.results[0]
+    return [w.scalar(offset) for offset in region.offsets], w.rows(value), w.cols(value)
 
 
 def emit_paged_store(w: Writer, stmt: Statement, region: Region, bounds: tuple[str, str]) -> None:
@@ -217,5 +240,5 @@ def _paged_row(w: Writer, region: Region) -> tuple[str, str]:
     for dim, offset in enumerate(region.offsets):
         text = plain(w.scalar(offset))
         indices.append(f"{text} + i" if dim == region.row_dim else text)
-    stride = f"{name}.page(0).stride({region.col_dim})" if region.col_dim > 0 else "1"
+    stride = f"{name}.stride({region.col_dim})" if region.col_dim > 0 else "1"
     return stride, f"&{name}({', '.join(indices)})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pto_wsp.kernels.tile_expr import EXPENSIVE, is_scalar, is_tile
+from pto_wsp.dtypes import DType
+from pto_wsp.kernels.tile_expr import EXPENSIVE, HALVES, dtype_of, is_scalar, is_tile
 from pto_wsp.kernels.tile_ir import OPS, Block, Group, Op, Statement, TileKernel, Value
 
 ELEMENTWISE = frozenset({Group.UNARY, Group.BINARY, Group.COMPARE, Group.SELECT, Group.CAST})
@@ -48,7 +49,9 @@ class Uses:
     floating: set[int] = field(
         default_factory=set[int]
     )  # values that are computed where they are used
-    views: set[int] = field(default_factory=set[int])  # transposed operands of products: no memory
+    views: set[int] = field(
+        default_factory=set[int]
+    )  # operands of products, transposed or made longer: read where the source lies
     stored: set[int] = field(default_factory=set[int])  # parameters that are written
 
     def of(self, value: Value) -> list[Statement | Block]:
@@ -71,8 +74,8 @@ def find_uses(kernel: TileKernel) -> Uses:
     for value in kernel.params:
         uses.home[value.number] = 0
     _visit(kernel.body, 0, uses)
-    for stmt in walk(kernel.body):
-        if stmt.op is Op.TRANSPOSE and _only_products(stmt.results[0], uses):
+    for stmt in reversed(list(walk(kernel.body))):  # a view may be of a view
+        if _may_be_view(stmt, uses) and _only_products(stmt.results[0], uses):
             uses.views.add(stmt.results[0].number)
             uses.users.setdefault(stmt.operands[0].number, []).extend(uses.of(stmt.results[0]))
         if stmt.op in (Op.STORE, Op.SCATTER):
@@ -116,10 +119,43 @@ def _is_floating(stmt: Statement, uses: Uses) -> bool:
     return all(is_scalar(v) or v.number in uses.floating for v in stmt.operands)
 
 
+def _may_be_view(stmt: Statement, uses: Uses) -> bool:
+    """Products read transposed operands, and f16 and bf16 as f32, without a copy."""
+    if stmt.op is Op.TRANSPOSE:
+        return True
+    if stmt.op is not Op.CAST or stmt.results[0].number in uses.floating:
+        return False
+    source, result = stmt.operands[0], stmt.results[0]
+    return is_tile(source) and dtype_of(source) in HALVES and dtype_of(result) is DType.F32
+
+
 def _only_products(value: Value, uses: Uses) -> bool:
     for user in uses.of(value):
+        if isinstance(user, Statement) and user.results and user.results[0].number in uses.views:
+            continue
         if not isinstance(user, Statement) or user.op not in (Op.MATMUL, Op.MATMUL_ACC):
             return False
         if user.op is Op.MATMUL_ACC and user.operands[0].number == value.number:
             return False
     return bool(uses.of(value))
+
+
+def only_right_operand(uses: Uses, value: Value) -> bool:
+    """Whether a value is nothing but the second operand of products."""
+
+    def is_it(operand: Value) -> bool:
+        while operand.number in uses.views:
+            operand = uses.definitions[operand.number].operands[0]
+        return operand.number == value.number
+
+    def fits(user: Statement | Block) -> bool:
+        if not isinstance(user, Statement):
+            return False
+        if user.results and user.results[0].number in uses.views:
+            return True
+        if user.op not in (Op.MATMUL, Op.MATMUL_ACC):
+            return False
+        *others, right = map(is_it, user.operands)
+        return right and not any(others)
+
+    return all(map(fits, uses.of(value)))

@@ -215,17 +215,37 @@ def address(w: Writer, region: Region) -> str:
     return text
 
 
+def element_type(region: Region) -> str:
+    const = "const " if region.ref.mode is AccessMode.IN else ""
+    return const + TYPES[region.ref.dtype]
+
+
+def paged_window(w: Writer, region: Region, what: tuple[Sequence[str], str, str]) -> str:
+    """The text of a window of tokens, or of a part of one token: offsets, rows and columns."""
+    offsets, rows, cols = what
+    name = w.names.of(region.param)
+    inside = [
+        f"{plain(text)} * {name}.stride({dim})"
+        for dim, text in enumerate(offsets)
+        if dim > 0 and text != "i64{0}"
+    ]
+    col_stride = f"{name}.stride({region.col_dim})" if region.col_dim > 0 else "1"
+    return (
+        f"PagedWindow<{element_type(region)}, {region.ref.rank}>{{{name}, {plain(offsets[0])}, "
+        f"{' + '.join(inside) or '0'}, {col_stride}, {rows}, {cols}}}"
+    )
+
+
 def emit_window(
     w: Writer, region: Region, window: str, rows: str, cols: str, stmt: Statement
 ) -> None:
     """Declares a window: nothing is copied."""
-    name, ref = w.names.of(region.param), region.ref
-    const = "const " if ref.mode is AccessMode.IN else ""
+    name = w.names.of(region.param)
     row_stride = f"{name}.stride({region.row_dim})" if region.row_dim >= 0 else "0"
     col_stride = f"{name}.stride({region.col_dim})" if region.col_dim >= 0 else "1"
     unit = TOP_FLAG if region.shape[1] > 1 else "false"
     w.line(
-        f"const Window<{const}{TYPES[ref.dtype]}, {unit}> {window}{{{address(w, region)}, "
+        f"const Window<{element_type(region)}, {unit}> {window}{{{address(w, region)}, "
         f"{row_stride}, {col_stride}, {rows}, {cols}}};",
         stmt,
     )

@@ -180,6 +180,7 @@ class Writer:
         self.scalars: dict[int, str] = {}
         self.flag = TOP_FLAG  # says whether the tiles of this scope are whole
         self.declared: set[int] = set()  # scalar statements that have been written, by id
+        self.read_next: dict[int, str] = {}  # what is read behind a product, by the statement's id
         self.block = 0
         self._lines: list[str] = []
         self._depth = 1

@@ -1,0 +1,162 @@
+// What the ways of multiplying share: sizes, what is read next, where sums go.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "matmul_pack.h"
+#include "vec.h"
+
+namespace ptowsp::tile {
+
+// Rows of memory that are read next, when this product is done.
+struct NextRows {
+  const void* data = nullptr;
+  i64 rows = 0;
+  i64 row_bytes = 0;
+  i64 stride_bytes = 0;
+};
+
+}  // namespace ptowsp::tile
+
+namespace ptowsp::tile::detail {
+
+// ---- sizes ------------------------------------------------------------------------------------
+
+// A tile of c that fits into the registers, beside one row of b and an element of a. The short
+// tile is for the last rows: most m are a sum of both heights.
+#if defined(__AVX512F__)
+inline constexpr int kTileRows = 14, kShortTileRows = 8, kTileVectors = 2;
+#elif defined(__aarch64__)
+inline constexpr int kTileRows = 8, kShortTileRows = 4, kTileVectors = 3;
+#else
+inline constexpr int kTileRows = 6, kShortTileRows = 4, kTileVectors = 2;
+#endif
+template <class E>
+inline constexpr int kTileLanes = kVectorBytes / static_cast<int>(sizeof(E));
+template <class E>
+inline constexpr int kTileColumns = kTileVectors * kTileLanes<E>;
+
+// The block of a stays in the second-level cache, a tile's columns of b in the first.
+inline constexpr i64 kBlockDepth = 256;
+inline constexpr i64 kBlockRowBytes = 1024;
+inline constexpr i64 kStripColumns = 64;
+template <class E>
+inline constexpr i64 kBlockRows = kBlockRowBytes / i64{sizeof(E)};
+// In elements: where the strip may begin, and room for that and for what copies write too much.
+inline constexpr i64 kAligned = 16;
+inline constexpr i64 kSlack = 64;
+// Sums of a product with few rows, which stay in the first cache.
+inline constexpr i64 kTileElements = 4096;
+
+// `size` in equal parts of at most `most`, each a multiple of `unit` but the last.
+constexpr i64 equal_part(i64 size, i64 most, i64 unit) {
+  const i64 parts = std::max<i64>((size + most - 1) / most, 1);
+  const i64 part = (size + parts - 1) / parts;
+  return std::min((part + unit - 1) / unit * unit, most);
+}
+
+// How high the tile of the next rows is, of which `left` are left.
+constexpr i64 tile_rows(i64 left) {
+  const bool two_short = left > kTileRows && left <= 2 * kShortTileRows;
+  return left <= kShortTileRows || two_short ? kShortTileRows : kTileRows;
+}
+
+// ---- what is read next ----------------------------------------------------------------------
+
+// Memory that is read next: lines of it are asked for while tiles are computed. Its rows often lie
+// a page apart, which no machine foresees by itself.
+class Ahead {
+ public:
+  Ahead(const void* from, i64 rows, i64 row_bytes, i64 stride_bytes, i64 steps)
+      : row_(static_cast<const std::byte*>(from)),
+        rows_(rows),
+        bytes_(row_bytes),
+        stride_(stride_bytes) {
+    const i64 lines = rows * ((row_bytes + kLine - 1) / kLine);
+    each_ = (lines + steps - 1) / steps;
+  }
+  void step() {
+    for (i64 i = 0; i < each_ && rows_ > 0; ++i) {
+      __builtin_prefetch(row_ + done_);
+      done_ += kLine;
+      if (done_ < bytes_) continue;
+      done_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
+  }
+
+ private:
+  static constexpr i64 kLine = 64;
+  const std::byte* row_;
+  i64 rows_, bytes_, stride_, each_ = 0, done_ = 0;
+};
+
+// What pack_columns() of the same columns reads.
+template <class T>
+inline Ahead columns_ahead(Sliver<T> b, i64 k, i64 steps) {
+  if (b.count <= 0) return Ahead(b.x, 0, 0, 0, 1);
+  constexpr i64 kSize = sizeof(T);
+  if (b.across == 1) return Ahead(b.x, k, b.count * kSize, b.along * kSize, steps);
+  if (b.along == 1) return Ahead(b.x, b.count, k * kSize, b.across * kSize, steps);
+  return Ahead(b.x, 0, 0, 0, 1);
+}
+
+inline constexpr i64 kLineBytes = 64;
+
+// The same, line by line in the order of memory, which machines foresee.
+class LinesAhead {
+ public:
+  explicit LinesAhead(const NextRows& next)
+      : line_(static_cast<const std::byte*>(next.data)),
+        in_row_((next.row_bytes + kLineBytes - 1) / kLineBytes),
+        left_in_row_(in_row_),
+        gap_(next.stride_bytes - in_row_ * kLineBytes),
+        rows_(next.rows) {}
+  // Asks for the next lines, a few of which are often in one row.
+  template <int kLines>
+  [[gnu::always_inline]] void step() {
+    if (rows_ <= 0) return;
+    for (int i = 0; i < kLines; ++i) __builtin_prefetch(line_ + i * kLineBytes);
+    line_ += kLines * kLineBytes;
+    left_in_row_ -= kLines;
+    if (left_in_row_ > 0) return;
+    // Where rows are no multiple of that, a little too much was asked for.
+    line_ += gap_ + left_in_row_ * kLineBytes;
+    left_in_row_ = in_row_;
+    --rows_;
+  }
+
+ private:
+  const std::byte* line_;
+  i64 in_row_, left_in_row_, gap_, rows_;
+};
+
+// ---- results ----------------------------------------------------------------------------------
+
+template <class E>
+struct Target {
+  E* c;
+  i64 row;
+  bool accumulate;
+};
+
+// A sum of no products.
+template <class E>
+inline void multiply_nothing(i64 m, i64 n, Target<E> to) {
+  if (to.accumulate) return;
+  for (i64 i = 0; i < m; ++i) std::fill_n(to.c + i * to.row, n, E{});
+}
+
+template <class E>
+PTOWSP_TILE_ONCE void write_sums(i64 m, i64 n, const E* sums, i64 sums_row, Target<E> to) {
+  for (i64 i = 0; i < m; ++i) {
+    E* c = to.c + i * to.row;
+    const E* from = sums + i * sums_row;
+    for (i64 j = 0; j < n; ++j) c[j] = to.accumulate ? c[j] + from[j] : from[j];
+  }
+}
+
+}  // namespace ptowsp::tile::detail
