@@ -14,7 +14,9 @@ _FEW_ROWS = 16  # with more, computing takes longer than memory: kFewRows of cor
 def find_next(w: Writer, block: Block, step: str) -> dict[int, str]:
     """For each product of a loop body that reads pages: what the product behind it will read, which
     for the last one is that of the next iteration."""
-    products = [(stmt, load) for stmt in block.body if (load := _paged_operand(w, stmt)) is not None]
+    products = [
+        (stmt, load) for stmt in block.body if (load := _paged_operand(w, stmt)) is not None
+    ]
     found: dict[int, str] = {}
     for place, (stmt, _) in enumerate(products):
         is_last = place + 1 == len(products)

@@ -39,7 +39,7 @@ def _times_rows(x, weight, rows: int, cols: int, depth: int, first):
 
 @functools.cache
 def linear(
-    rows: int, cols: int, depth: int = 512, dtype: DType = F32, *, add: bool = False
+    rows: int, cols: int, depth: int = 2048, dtype: DType = F32, *, add: bool = False
 ) -> Kernel:
     """`linear(x, weight, out)`: one tile of x @ weight.T, with weights `[out, in]` as models store
     them, so that a tile takes rows of them that lie next to each other. `add` keeps what `out` held
@@ -61,7 +61,7 @@ def linear(
 
 
 @functools.cache
-def gated_linear(rows: int, cols: int, depth: int = 512, dtype: DType = F32) -> Kernel:
+def gated_linear(rows: int, cols: int, depth: int = 2048, dtype: DType = F32) -> Kernel:
     """`gated_linear(x, gate, up, out)`: silu(x @ gate.T) * (x @ up.T), weights as in `linear`: the
     first half of a gated MLP."""
     tile = Tile[rows, cols, dtype]
