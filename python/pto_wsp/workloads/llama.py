@@ -81,19 +81,17 @@ def rotate_and_append(group: int, dim: int) -> Kernel:
 
 
 @functools.cache
-def add_heads(rows: int, cols: int, dim: int) -> Kernel:
-    """`add_heads(x, weight, out)`: out += x @ weight.T, where x is `[row, head, dim]`."""
+def join_heads(rows: int, dim: int) -> Kernel:
+    """`join_heads(x, out)`: `[row, head, dim]` to `[row, head * dim]`, of which a product is one
+    long sum."""
 
     @kernel(body="tile")
-    def add_heads(x: In[Tensor], weight: In[Tensor], out: InOut[Tile[rows, cols, F32]]):
-        s = pto.carry(sum=pto.pad(out, 0.0))
+    def join_heads(x: In[Tensor], out: Out[Tensor]):
         for h in pto.for_range(0, x.shape[1]):
             head = pto.load(x[0:rows, h, 0:dim])
-            part = pto.load(weight[0:cols, h * dim : h * dim + dim])
-            s.sum = pto.matmul_acc(s.sum, head, part.T)
-        pto.store(out, s.sum)
+            pto.store(out[0:rows, h * dim : h * dim + dim], head)
 
-    return add_heads
+    return join_heads
 
 
 def _blocks(size: int, count):
@@ -123,7 +121,7 @@ def llama_layer(shape: LlamaShape):
     norm = kernels.rmsnorm(s.rows, s.d_model)
     product = kernels.linear(s.rows, s.cols)
     add_product = kernels.linear(s.rows, s.cols, add=True)
-    add_mixed = add_heads(s.rows, s.cols, s.head_dim)
+    join = join_heads(s.rows, s.head_dim)
     gated = kernels.gated_linear(s.rows, s.cols)
     rotate = rotate_and_append(s.group, s.head_dim)
     attend = kernels.flash_attention(s.group, s.keys, s.head_dim, paged=True)
@@ -158,6 +156,7 @@ def llama_layer(shape: LlamaShape):
         normed, between = (Tensor.temp((count, s.d_model), F32) for _ in range(2))
         q, mixed = (Tensor.temp((count, s.heads, s.head_dim), F32) for _ in range(2))
         k, v = (Tensor.temp((count, s.kv_heads, s.head_dim), F32) for _ in range(2))
+        joined = Tensor.temp((count, s.heads * s.head_dim), F32)
         wide = Tensor.temp((count, s.d_ff), F32)
 
         for i, rows in _blocks(s.rows, count):
@@ -176,8 +175,10 @@ def llama_layer(shape: LlamaShape):
                 attend[b, h](mine, K[every], V[every], out, scale)
             with P.otherwise():
                 split(b, h, mine, K, V, row, at + 1, out)
+        for i, rows in _blocks(s.rows, count):
+            join[i](mixed[rows], joined[rows])
         for tile, rows, part in _columns(s, s.d_model, count):
-            add_mixed[tile](mixed[rows], wo[layer, part], x[rows, part])
+            add_product[tile](joined[rows], wo[layer, part], x[rows, part])
 
         for i, rows in _blocks(s.rows, count):
             norm[i](x[rows], norm_2[of], between[rows], s.eps)
