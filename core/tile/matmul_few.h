@@ -124,7 +124,7 @@ template <int kRows, int kVectors, class A, class B, class E>
   }
 }
 
-// The same for all rows.
+// The same for all rows: four at a time, then one.
 template <int kVectors, class A, class B, class E>
 [[gnu::always_inline]] inline void add_strips(i64 k, const Sliver<A>& a, const Sliver<B>& b, i64 j,
                                               const Target<E>& to, LinesAhead& ahead) {
@@ -134,9 +134,10 @@ template <int kVectors, class A, class B, class E>
                                to.c + i * to.row + j, to.row, to.accumulate, ahead);
     i += kRows;
   };
-  while (i + 4 <= a.count) add(std::integral_constant<int, 4>());
-  if (i + 2 <= a.count) add(std::integral_constant<int, 2>());
-  if (i < a.count) add(std::integral_constant<int, 1>());
+  if constexpr (kVectors > 1) {
+    while (i + 4 <= a.count) add(std::integral_constant<int, 4>());
+  }
+  while (i < a.count) add(std::integral_constant<int, 1>());
 }
 
 template <class A, class B, class E>
@@ -247,7 +248,7 @@ template <int kRows, int kColumns, class B, class E>
   }
 }
 
-// As above, for all rows: four at a time, then two, then one.
+// As above, for all rows: four at a time, then one.
 template <int kWide, int kEach, class B, class E>
 PTOWSP_TILE_ONCE void add_columns(i64 m, i64 k, const E* a, i64 a_row, const B* b, i64 b_col,
                                   const Target<E>& to, LinesAhead& ahead) {
@@ -261,9 +262,10 @@ PTOWSP_TILE_ONCE void add_columns(i64 m, i64 k, const E* a, i64 a_row, const B* 
     }
     i += kRows;
   };
-  while (i + 4 <= m) add(std::integral_constant<int, 4>());
-  if (i + 2 <= m) add(std::integral_constant<int, 2>());
-  if (i < m) add(std::integral_constant<int, 1>());
+  if constexpr (kWide > 1) {
+    while (i + 4 <= m) add(std::integral_constant<int, 4>());
+  }
+  while (i < m) add(std::integral_constant<int, 1>());
 }
 
 template <class A, class B, class E>

@@ -2,7 +2,8 @@
 
 A loop whose iterations are all alike counts extent × body. Otherwise the count is a sum over the
 loop's index, a REDUCE in the plan, with start + bound variable in the place of the loop variable.
-Conditions are SELECTs. What depends on slots is not known before it runs.
+Conditions are SELECTs. Slots that the body itself sets are not known before it runs; others are, when
+an iteration begins.
 """
 
 from __future__ import annotations
@@ -76,14 +77,17 @@ class Unknown(Exception):
 
 def tasks_of(body: ir.Body) -> Total | None:
     """The number of tasks of a body; None if nobody knows before it runs."""
+    set_inside = {
+        stmt.slot for stmt in ir.walk(body) if isinstance(stmt, ir.SlotSet | ir.SlotLoad)
+    }
     try:
-        return _total(body)
+        return _total(body, set_inside)
     except Unknown:
         return None
 
 
-def _total(body: ir.Body) -> Total:
-    parts = list(_parts(body))
+def _total(body: ir.Body, changing: set[str]) -> Total:
+    parts = list(_parts(body, changing))
     total = sum(part for part in parts if isinstance(part, int))
     terms: list[Term] = []
     for part in parts:
@@ -97,8 +101,9 @@ def _total(body: ir.Body) -> Total:
     return Total(total, tuple(terms))
 
 
-def _parts(body: ir.Body) -> Iterator[int | Term]:
-    """What the statements of a body add; the children of a block count as if they stood alone."""
+def _parts(body: ir.Body, changing: set[str]) -> Iterator[int | Term]:
+    """What the statements of a body add; the children of a block count as if they stood alone.
+    `changing` are slots whose values nobody knows before."""
     for stmt in body:
         match stmt:
             case ir.Call():
@@ -107,33 +112,34 @@ def _parts(body: ir.Body) -> Iterator[int | Term]:
                 continue
             case ir.Combine(parts) | ir.Sequential(parts):
                 for part in parts:
-                    yield from _parts(part)
+                    yield from _parts(part, changing)
             case ir.Loop():
-                inner = _total(stmt.body)
+                inner = _total(stmt.body, changing)
                 if inner == ZERO:
                     continue
-                _check_known(stmt.start, stmt.extent)
+                _check_known(changing, stmt.start, stmt.extent)
                 if stmt.var in variables(inner):
                     yield Sum(stmt, inner)
                 else:
                     yield Repeat(stmt.extent, inner)
             case ir.Cond(condition, then, otherwise):
-                choice = Choice(condition, _total(then), _total(otherwise))
+                choice = Choice(condition, _total(then, changing), _total(otherwise, changing))
                 if choice.then == choice.otherwise == ZERO:
                     continue
-                _check_known(condition)
+                _check_known(changing, condition)
                 yield choice
             case ir.While():
-                if _total(stmt.body) != ZERO:
+                if _total(stmt.body, changing) != ZERO:
                     raise Unknown
             case _:
                 assert_never(stmt)
 
 
-def _check_known(*exprs: ir.Expr) -> None:
+def _check_known(changing: set[str], *exprs: ir.Expr) -> None:
     for expr in exprs:
-        if any(isinstance(node, ir.SlotRef) for node in ir.walk_expr(expr)):
-            raise Unknown
+        for node in ir.walk_expr(expr):
+            if isinstance(node, ir.SlotRef) and node.slot in changing:
+                raise Unknown
 
 
 def _constant_value(term: Term) -> int | None:

@@ -4,7 +4,7 @@ Each function makes a workload for sizes that are fixed in a plan, once; it is c
 arrays and tensors like any other, alone or inside another workload, given a schedule and compiled.
 """
 
-from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode
+from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode, ragged_prefill
 from pto_wsp.workloads.kv_cache import KvCache
 from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
 from pto_wsp.workloads.llama_model import LlamaModel, random_model, rope_tables
@@ -18,6 +18,7 @@ __all__ = [
     "llama_layer",
     "llama_step",
     "paged_decode",
+    "ragged_prefill",
     "random_model",
     "rope_tables",
 ]

@@ -1,18 +1,23 @@
-"""Attention over ragged batches: decode from a paged cache."""
+"""Attention over ragged batches: decode from a paged cache, and prefill of packed sequences."""
 
 # The parameters of a workload are symbols while it is traced.
 # pyright: basic
 import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from pto_wsp import (
     DType,
+    Out,
     P,
     Tensor,
+    Tile,
+    kernel,
     kernels,
     maximum,
     minimum,
+    pto,
     reduce_sum,
     search,
     select,
@@ -21,23 +26,26 @@ from pto_wsp import (
     workload,
 )
 
-CHUNK_SLOT = 15  # the chunk size of the batch, in units
-LONGEST = 1 << 31  # tokens of a sequence: where the search for a chunk size ends
+CHUNK_SLOT = 15  # the variable of control that holds the chunk size of the batch, in units
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """How sequences of up to `limit` tokens are attended to: `block` keys at a time, and in chunks
-    of no fewer than `chunk` tokens; 0: never cut. The last tier also takes what is longer."""
+    """How sequences of up to `limit` tokens are attended to: `block` keys at a time, cut into
+    chunks of at least `chunk` tokens, or never where that is 0. The last tier also takes what is
+    longer."""
 
     limit: int
     block: int
     chunk: int
 
 
+# Short sequences are one task for each KV head: a second one would cost a merge and save nothing.
+# Longer ones read more keys at a time, which spreads the cost of a block, and are cut into chunks
+# of more, which bounds what the merge reads.
 DECODE_TIERS = (
-    Tier(2 << 10, 32, 0),
-    Tier(8 << 10, 64, 1 << 10),
+    Tier(2 << 10, 64, 0),
+    Tier(8 << 10, 128, 1 << 10),
     Tier(64 << 10, 128, 2 << 10),
     Tier(128 << 10, 256, 4 << 10),
 )
@@ -52,76 +60,187 @@ def paged_decode(
     dtype: DType = DType.F32,
     *,
     tiers: tuple[Tier, ...] = DECODE_TIERS,
-):
-    """`paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`: one query of each sequence looks
-    at the `lens[b]` tokens that its pages hold."""
-    group = heads // kv_heads
+    scale: float | None = None,
+) -> Any:
+    """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
+
+    The query `q[b, head]` of each sequence looks at the `lens[b]` tokens that it has in the cache.
+    `k` and `v` are `PagedTensor`s over pools [page, token of the page, KV head, dim] of any strides;
+    KV head h serves the heads from h * (heads / kv_heads) on. A sequence without tokens gives
+    zeros. `batch` and `kv` are axes of as many elements as there are sequences and KV heads, so
+    that schedules can speak of them; all else is bound by `execute`, lengths at every step.
+
+    `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
+    for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
+    at least one. A sequence of one chunk is written at once; partial results of others are
+    temporaries, which are merged.
+    """
+    group = _group(heads, kv_heads)
     unit = page * max(1, 64 // page)
-    scale = 1 / math.sqrt(dim)
-    merge = kernels.merge_partials(group, dim, dtype)
+    factor = 1 / math.sqrt(dim) if scale is None else scale
+    merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)
 
-    def chunk_of(tier: Tier, units):
-        return maximum(units * unit, tier.chunk)
-
-    def count(tier: Tier, length, units):
-        """Chunks of a sequence of this tier."""
-        if tier.chunk == 0:
-            return 1
-        size = chunk_of(tier, units)
-        return (length + size - 1) // size
+    def by_tier(length, of):
+        """What `of` says of the tier of a sequence; of an expression only what is chosen costs time."""
+        found = of(tiers[-1])
+        for tier in reversed(tiers[:-1]):
+            found = select(length <= tier.limit, of(tier), found)
+        return found
 
     def chunks_of(length, units):
-        *shorter, last = tiers
-        found = count(last, length, units)
-        for tier in reversed(shorter):
-            found = select(length <= tier.limit, count(tier, length, units), found)
-        return select(length == 0, 0, found)
+        def of(tier: Tier):
+            if tier.chunk == 0:
+                return minimum(length, 1)
+            return _ceil(length, maximum(units * unit, tier.chunk))
+
+        return by_tier(length, of)
+
+    def chunk_units(sequences, lens, blocks):
+        """The smallest chunk, in units, with which there are at most `blocks` chunks."""
+
+        def fits(units):
+            return reduce_sum(sequences, lambda b: chunks_of(lens[b], units)) <= blocks
+
+        # Rounding up adds less than one chunk to each sequence, so `enough` is.
+        total, more = reduce_sum(sequences, lambda b: lens[b]), blocks - sequences
+        enough = select(more > 0, _ceil(total, maximum(more, 1)), total)
+        return select(fits(1), 1, search(2, maximum(_ceil(enough, unit), 2), fits))
 
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
-        def whole(tier: Tier, b):
-            attend = kernels.flash_attention(group, tier.block, dim, dtype, paged=True)
+        def attend_by_tier(length, cases, call):
+            """One call in each tier, of which the length takes one."""
+            for tier in cases[:-1]:
+                with P.when(length <= tier.limit):
+                    call(tier)
+            if len(cases) == 1:
+                call(cases[-1])
+                return
+            with P.otherwise():
+                call(cases[-1])
+
+        def whole(b):
+            span = slice(0, lens[b])
             for h in P(kv):
                 mine = slice(h * group, (h + 1) * group)
-                keys = k[b, 0 : lens[b], h], v[b, 0 : lens[b], h]
-                attend[b, h](q[b, mine], *keys, out[b, mine], scale=scale)
 
-        def cut(tier: Tier, b):
-            attend = kernels.decode(group, tier.block, dim, dtype, paged=True)
-            size = chunk_of(tier, slot_u64(CHUNK_SLOT))
-            most = blocks if tier is tiers[-1] else minimum(blocks, -(-tier.limit // tier.chunk))
-            chunks = minimum((lens[b] + size - 1) // size, most)
+                def call(tier: Tier, h=h, mine=mine):
+                    attend = kernels.flash_attention(group, tier.block, dim, dtype, paged=True)
+                    attend[b, h](q[b, mine], k[b, span, h], v[b, span, h], out[b, mine], factor)
+
+                attend_by_tier(lens[b], tiers, call)
+
+        def cut(b, size, chunks):
             parts = Tensor.temp((kv_heads, chunks, group, dim), DType.F32, name="parts")
             stats = Tensor.temp((kv_heads, chunks, group, 2), DType.F32, name="stats")
             for c, h in P(chunks, kv):
                 mine = slice(h * group, (h + 1) * group)
                 span = slice(c * size, minimum((c + 1) * size, lens[b]))
-                attend[b, c, h](
-                    q[b, mine], k[b, span, h], v[b, span, h], parts[h, c], stats[h, c], scale=scale
-                )
+
+                def call(tier: Tier, c=c, h=h, mine=mine, span=span):
+                    attend = kernels.decode(group, tier.block, dim, dtype, paged=True)
+                    given = q[b, mine], k[b, span, h], v[b, span, h]
+                    attend[b, c, h](*given, parts[h, c], stats[h, c], factor)
+
+                attend_by_tier(lens[b], [tier for tier in tiers if tier.chunk], call)
             for h in P(kv):
                 merge[b, h](parts[h], stats[h], out[b, h * group : (h + 1) * group])
 
-        def attend(tier: Tier, b):
-            if tier.chunk == 0:
-                whole(tier, b)
-                return
-            with P.when(count(tier, lens[b], slot_u64(CHUNK_SLOT)) == 1):
-                whole(tier, b)
-            with P.otherwise():
-                cut(tier, b)
-
-        rows = q.shape[0]
-        fits = lambda units: reduce_sum(rows, lambda b: chunks_of(lens[b], units)) <= blocks
-        slot_set_u64(CHUNK_SLOT, search(1, LONGEST // unit, fits))
+        # A slot, so that it is looked for once and not by every task.
+        slot_set_u64(CHUNK_SLOT, chunk_units(q.shape[0], lens, blocks))
+        units = slot_u64(CHUNK_SLOT)
         for b in P(batch):
-            *shorter, last = tiers
+            size = by_tier(
+                lens[b],
+                lambda tier: maximum(units * unit, tier.chunk) if tier.chunk else lens[b],
+            )
             with P.when(lens[b] == 0):
-                pass
-            for tier in shorter:
-                with P.when(lens[b] <= tier.limit):
-                    attend(tier, b)
+                for h in P(kv):  # as all tasks, so that every one has a KV head to be placed by
+                    nothing[b, h](out[b, h * group : (h + 1) * group])
+            with P.when(lens[b] <= size):
+                whole(b)
             with P.otherwise():
-                attend(last, b)
+                # The search keeps it below `blocks`; said again, temporaries have a largest size.
+                cut(b, size, minimum(_ceil(lens[b], size), blocks))
 
     return paged_decode
+
+
+@functools.cache
+def ragged_prefill(
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    dtype: DType = DType.F32,
+    *,
+    causal: bool = True,
+    window: int = 0,
+    rows: int = 64,
+    cols: int = 64,
+    scale: float | None = None,
+) -> Any:
+    """Attention of whole sequences that are packed behind each other:
+    `ragged_prefill(...)(batch, heads, q_starts, k_starts, q, k, v, out)`.
+
+    Sequence b has the queries `q[q_starts[b] : q_starts[b + 1], head]` and the keys
+    `k[k_starts[b] : k_starts[b + 1], kv_head]`. Its last query stands at its last key: with more
+    keys than queries the first keys are a prefix that was there before. `causal`: a query sees no
+    key behind its own; `window` > 0: only the last that many keys up to its own, which takes
+    `causal`. A query that sees no key gives zeros.
+
+    A task is `rows` queries of one head, and is given only the keys that one of them sees: what the
+    mask hides is never read.
+    """
+    if window and not causal:
+        raise ValueError("a sliding window ends at the query's own key: it takes causal=True")
+    group = _group(heads, kv_heads)
+    factor = 1 / math.sqrt(dim) if scale is None else scale
+    attend = kernels.masked_attention(rows, cols, dim, dtype, causal=causal, window=window)
+    nothing = _zeros(rows, dim, dtype)
+
+    @workload
+    def ragged_prefill(batch, heads, q_starts, k_starts, q, k, v, out):
+        for b in P(batch):
+            first, queries = q_starts[b], q_starts[b + 1] - q_starts[b]
+            key, keys = k_starts[b], k_starts[b + 1] - k_starts[b]
+            for i in P(_ceil(queries, rows)):
+                top, bottom = i * rows, minimum((i + 1) * rows, queries)
+                mine = slice(first + top, first + bottom)
+                # Which keys the first and the last of these queries stand at.
+                at, last = top + keys - queries, bottom - 1 + keys - queries
+                end = minimum(last + 1, keys) if causal else keys
+                begin = maximum(at - (window - 1), 0) if window else 0
+                for h in P(heads):
+                    with P.when(end > begin):
+                        span = slice(key + begin, key + end)
+                        attend[b, i, h](
+                            q[mine, h],
+                            k[span, h // group],
+                            v[span, h // group],
+                            out[mine, h],
+                            factor,
+                            at - begin,
+                        )
+                    with P.otherwise():
+                        nothing[b, i, h](out[mine, h])
+
+    return ragged_prefill
+
+
+def _group(heads: int, kv_heads: int) -> int:
+    if heads < 1 or kv_heads < 1 or heads % kv_heads:
+        raise ValueError(f"{heads} heads do not share {kv_heads} KV heads evenly")
+    return heads // kv_heads
+
+
+def _ceil(size, by):
+    return (size + by - 1) // by
+
+
+@functools.cache
+def _zeros(rows: int, dim: int, dtype: DType):
+    @kernel
+    def zeros(out: Out[Tile[rows, dim, dtype]]):  # pyright: ignore[reportInvalidTypeForm]
+        pto.store(out, pto.zeros((rows, dim), dtype))
+
+    return zeros

@@ -4,7 +4,13 @@ Each function makes a kernel for tiles of a shape, once; the kernel is used like
 workloads or alone with `.run(...)`. Sums and products are in f32 whatever the tiles hold.
 """
 
-from pto_wsp.kernels.library.attention import decode, flash_attention, merge_partials, rope
+from pto_wsp.kernels.library.attention import (
+    decode,
+    flash_attention,
+    masked_attention,
+    merge_partials,
+    rope,
+)
 from pto_wsp.kernels.library.linear import dequantise, gated_linear, gemm, linear, silu_mul
 from pto_wsp.kernels.library.norm import layernorm, rmsnorm, softmax
 from pto_wsp.kernels.library.tokens import argmax, embedding, topk_router
@@ -19,6 +25,7 @@ __all__ = [
     "gemm",
     "layernorm",
     "linear",
+    "masked_attention",
     "merge_partials",
     "rmsnorm",
     "rope",

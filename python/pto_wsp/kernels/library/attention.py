@@ -8,13 +8,15 @@ from pto_wsp import DType, In, Kernel, Out, PagedTensor, Scalar, Tensor, Tile, k
 
 F32 = DType.F32
 NEVER = float("-inf")
+HIDDEN = -1e30  # a score whose exponential is 0 beside any other; a difference of two is no NaN
 
 
-def _attend(q, k, v, rows: int, cols: int, dim: int, scale):
+def _attend(q, k, v, rows: int, cols: int, dim: int, scale, hide=None, least: float = NEVER):
     """Goes over the keys once: what `carry` holds afterwards are the largest score of each row, the
-    sum of exponentials and the sum of values, both relative to it."""
+    sum of exponentials and the sum of values, both relative to it. `hide(scores, at)` gives the
+    scores of the keys from `at` on that are seen, and `least` for others."""
     s = pto.carry(
-        most=pto.full((rows, 1), NEVER, F32),
+        most=pto.full((rows, 1), least, F32),
         total=pto.zeros((rows, 1), F32),
         sum=pto.zeros((rows, dim), F32),
     )
@@ -22,6 +24,8 @@ def _attend(q, k, v, rows: int, cols: int, dim: int, scale):
     for at in pto.for_range(0, k.shape[0], cols):
         keys = pto.load(k[at : at + cols, 0:dim])
         scores = pto.matmul(query, pto.cast(keys, F32).T)
+        if hide is not None:
+            scores = hide(scores, at)
         most = pto.maximum(s.most, pto.row_max(scores))
         shares = pto.exp(scores - most)
         before = pto.exp(s.most - most)
@@ -49,6 +53,54 @@ def flash_attention(
         pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
 
     return flash_attention
+
+
+@functools.cache
+def masked_attention(
+    rows: int,
+    cols: int,
+    dim: int,
+    dtype: DType = F32,
+    *,
+    causal: bool = True,
+    window: int = 0,
+) -> Kernel:
+    """`masked_attention(q, k, v, out, scale, shift)`: as `flash_attention`, but query i stands at
+    key i + shift, and sees no key behind it (`causal`), and no more than `window` keys up to it, if
+    that is not 0. A query that sees no key gives zeros."""
+    tile = Tile[rows, dim, dtype]
+
+    @kernel
+    def masked_attention(
+        q: In[tile],
+        k: In[Tensor],
+        v: In[Tensor],
+        out: Out[tile],
+        scale: Scalar[F32],
+        shift: Scalar[DType.I64],
+    ):
+        def hide(scores, at):
+            """Blocks that all queries see are left as they are."""
+            s = pto.carry(scores=scores)
+            edge = at + cols - 1 > shift
+            if window:
+                edge = edge | (at <= shift + rows - 1 - window)
+            with pto.when(edge):
+                own = pto.arange((rows, 1), start=pto.cast(shift - at, DType.I32), axis=0)
+                key = pto.arange((1, cols))
+                seen = key <= own
+                if window:
+                    seen = seen & (key > own - window)
+                s.scores = pto.where(seen, s.scores, HIDDEN)
+            return s.scores
+
+        s = _attend(q, k, v, rows, cols, dim, scale, hide if causal else None, HIDDEN)
+        # Of a query that has seen nothing yet the sums are wrong, but relative to HIDDEN: the first
+        # key that it sees makes them nothing.
+        shares = pto.where(s.most > HIDDEN, pto.recip(s.total), 0.0)
+        pto.store(out, pto.cast(s.sum * shares, dtype))
+
+    return masked_attention
 
 
 @functools.cache

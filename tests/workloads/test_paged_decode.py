@@ -1,0 +1,226 @@
+"""Paged decode attention against torch in float64: ragged, tiny and odd sizes, every tier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pto_wsp import (
+    DenseDyn,
+    DispatchPolicy,
+    DType,
+    Interleaved,
+    PagedTensor,
+    Scalar,
+    Tensor,
+    TracePolicy,
+    Workload,
+    workloads,
+)
+from pto_wsp.workloads import DECODE_TIERS, Tier
+
+torch = pytest.importorskip("torch")
+
+# Tiers of small limits, so that small sequences reach all of them.
+SMALL = (Tier(40, 16, 0), Tier(160, 32, 64), Tier(640, 64, 128))
+NEAR = {DType.F32: 2e-6, DType.F16: 2e-3, DType.BF16: 1e-2}
+NUMPY = {DType.F32: np.float32, DType.F16: np.float16, DType.BF16: ml_dtypes.bfloat16}
+
+
+@dataclass
+class Batch:
+    """Sequences whose pages are mixed up; the pools hold exactly the pages that are needed."""
+
+    lens: Any
+    q: Any
+    k: Any
+    v: Any
+    table: Any
+    out: Any
+
+
+def make(
+    lens: list[int],
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    page: int,
+    *,
+    dtype: DType = DType.F32,
+    head_major: bool = False,
+) -> Batch:
+    rng = np.random.default_rng(len(lens) + dim)
+    pages = [-(-length // page) for length in lens]
+    order = rng.permutation(sum(pages))
+    table = np.full((len(lens), max([*pages, 1])), 1 << 20, np.int32)  # no page has that number
+    for b, count in enumerate(pages):
+        table[b, :count], order = order[:count], order[count:]
+
+    def pool() -> Any:
+        shape = (max(sum(pages), 1), page, kv_heads, dim)
+        made = rng.standard_normal(shape).astype(NUMPY[dtype])
+        return np.ascontiguousarray(made.swapaxes(1, 2)).swapaxes(1, 2) if head_major else made
+
+    q = rng.standard_normal((len(lens), heads, dim)).astype(NUMPY[dtype])
+    return Batch(np.array(lens), q, pool(), pool(), table, np.full_like(q, np.nan))
+
+
+def work(batch: Batch, blocks: int = 64, tiers: tuple[Tier, ...] = SMALL) -> Workload:
+    _, heads, dim = batch.q.shape
+    _, page, kv_heads, _ = batch.k.shape
+    dtype = next(d for d, kind in NUMPY.items() if kind == batch.q.dtype)
+    function = workloads.paged_decode(heads, kv_heads, dim, page, dtype, tiers=tiers)
+    return function(
+        DenseDyn(len(batch.lens)),
+        DenseDyn(kv_heads),
+        batch.lens,
+        Scalar(blocks),
+        Tensor(data=batch.q),
+        PagedTensor(batch.k, batch.table),
+        PagedTensor(batch.v, batch.table),
+        Tensor(data=batch.out),
+    )
+
+
+def expected(batch: Batch) -> Any:
+    """By torch, in float64; zeros where there are no tokens."""
+    _, page, kv_heads, dim = batch.k.shape
+    wanted = np.zeros(batch.q.shape)
+    for b, length in enumerate(batch.lens):
+        if length == 0:
+            continue
+        pages = batch.table[b, : -(-length // page)]
+
+        def tokens(pool: Any, pages: Any = pages, length: int = length) -> Any:
+            rows = pool[pages].astype(np.float64).reshape(-1, kv_heads, dim)[:length]
+            return torch.from_numpy(np.ascontiguousarray(rows)).transpose(0, 1)
+
+        query = torch.from_numpy(batch.q[b].astype(np.float64))[:, None]
+        found = torch.nn.functional.scaled_dot_product_attention(
+            query[None], tokens(batch.k)[None], tokens(batch.v)[None], enable_gqa=True
+        )
+        wanted[b] = found[0, :, 0].numpy()
+    return wanted
+
+
+def error(batch: Batch) -> float:
+    wanted = expected(batch)
+    difference = np.abs(batch.out.astype(np.float64) - wanted).max()
+    return float(difference / max(np.abs(wanted).max(), 1e-30))
+
+
+# Every tier and its edges, nothing, one token, and page ends.
+LENS = [0, 1, 3, 16, 17, 40, 41, 64, 100, 160, 161, 500, 640, 2000]
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "dim", "page", "head_major"),
+    [(8, 2, 32, 16, False), (8, 2, 32, 16, True), (7, 1, 20, 5, True)],
+)
+def test_ragged_batches(heads: int, kv_heads: int, dim: int, page: int, head_major: bool) -> None:
+    batch = make(LENS, heads, kv_heads, dim, page, head_major=head_major)
+    with work(batch).compile(num_threads=2) as program:
+        for blocks in (1, 17, 40, 400):
+            batch.out.fill(np.nan)
+            program.execute(blocks=blocks)
+            assert error(batch) < NEAR[DType.F32], blocks
+
+
+def test_half_precision_caches() -> None:
+    batch = make([0, 5, 33, 170, 700], 8, 2, 48, 16, dtype=DType.BF16)
+    with work(batch, tiers=(Tier(40, 32, 0), Tier(160, 32, 64))).compile(num_threads=2) as program:
+        program.execute()
+    assert error(batch) < NEAR[DType.BF16]
+
+
+def test_the_reference_says_the_same() -> None:
+    batch = make([0, 1, 50, 200], 8, 2, 32, 16)
+    with work(batch, blocks=8).compile(target="reference") as program:
+        program.execute()
+        wanted = program.task_hash()
+    assert error(batch) < NEAR[DType.F32]
+    with work(batch, blocks=8).compile(num_threads=2) as program:
+        assert program.task_hash() == wanted
+
+
+def test_nothing_races() -> None:
+    batch = make([0, 9, 100, 300], 8, 2, 32, 16)
+    with work(batch, blocks=6).compile(verify="full", num_threads=2) as program:
+        program.execute()
+    assert error(batch) < NEAR[DType.F32]
+
+
+def test_lengths_change_at_every_step_without_a_new_plan() -> None:
+    batch = make([700, 300, 41, 12, 1], 8, 2, 32, 16)
+    rng = np.random.default_rng(3)
+    with work(batch, blocks=12).compile(num_threads=2) as program:
+        plan = program.plan.to_bytes()
+        longest = batch.lens.copy()
+        for _ in range(20):
+            batch.lens = rng.integers(0, longest + 1)
+            batch.q = rng.standard_normal(batch.q.shape).astype(np.float32)
+            batch.out.fill(np.nan)
+            program.execute(lens=batch.lens, q=batch.q)
+            assert error(batch) < NEAR[DType.F32]
+        assert program.plan.to_bytes() == plan
+
+
+def test_the_tiers_of_long_sequences() -> None:
+    lens = [2048, 2049, 8192, 8200, 65536, 65537, 140_000]
+    batch = make(lens, 2, 1, 16, 64)
+    with work(batch, blocks=60, tiers=DECODE_TIERS).compile(num_threads=2) as program:
+        program.execute()
+        assert error(batch) < NEAR[DType.F32]
+
+
+def traced(batch: Batch, blocks: int) -> Any:
+    """The trace of a scheduled run. Each tier has kernels of its own, with a number behind the name,
+    which is left out here."""
+    scheduled = (
+        work(batch, blocks)
+        .order(batch=Interleaved(3))
+        .dispatch(DispatchPolicy.affinity(lambda t: t.batch + t.kv))
+        .task_graph(trace=TracePolicy.timestamps())
+    )
+    with scheduled.compile(num_threads=2) as program:
+        program.execute()
+        trace = program.trace
+    trace["kernel"] = [name.split(".")[0] for name in trace["kernel"]]
+    return trace
+
+
+@pytest.mark.parametrize("blocks", [9, 20, 33])
+def test_there_are_no_more_chunks_than_blocks(blocks: int) -> None:
+    batch = make([3, 90, 200, 0, 900, 1500, 640], 8, 2, 32, 16)
+    trace = traced(batch, blocks)
+    assert error(batch) < NEAR[DType.F32]
+    names = trace["kernel"]
+    chunks = np.sum((names == "decode") | (names == "flash_attention")) // 2  # two KV heads
+    assert chunks <= blocks
+    # A sequence of one chunk is written at once; every other one is merged, for each KV head.
+    cut = {int(row["indices"][0]) for row in trace[names == "decode"]}
+    merged = [int(row["indices"][0]) for row in trace[names == "merge_partials"]]
+    assert sorted(merged) == sorted(2 * list(cut))
+    alone = {int(row["indices"][0]) for row in trace[names == "flash_attention"]}
+    assert not alone & cut and 3 not in alone | cut
+
+
+def test_chunks_are_interleaved_and_bytes_balanced() -> None:
+    batch = make([1200, 1000, 900, 300, 64, 10], 8, 2, 32, 16)
+    trace = traced(batch, 40)
+    assert error(batch) < NEAR[DType.F32]
+    first = trace[np.argsort(trace["seq"])][:9]
+    assert first["indices"][:, 0].tolist() == [0, 1, 2] * 3
+    # The KV heads of a chunk have equal lengths, and each worker has one of two.
+    tasks = trace[np.isin(trace["kernel"], ["decode", "flash_attention"])]
+    counts = np.bincount(tasks["worker"], minlength=2)
+    assert counts[0] == counts[1]
+
+
+def test_heads_have_to_share_evenly() -> None:
+    with pytest.raises(ValueError, match="7 heads do not share 2 KV heads evenly"):
+        workloads.paged_decode(7, 2, 16, 16)
