@@ -1,7 +1,8 @@
 """Runs the benchmarks: python -m benchmarks.run
 
 Prints tables and writes all medians and quartiles, with machine and commit, as JSON. The sections
-are graphs, bodies, metg, chains, overlap, schedule, kernels and host; see benchmarks/README.md.
+are graphs, bodies, metg, chains, overlap, schedule, kernels, llm_model and host; see
+benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -19,12 +20,23 @@ from benchmarks import report
 from benchmarks.context import ROOT, Bench, Json, calibrated, describe
 from benchmarks.host import measure as host
 from benchmarks.kernels import measure as kernels
+from benchmarks.llm_model import measure as llm_model
 from benchmarks.overhead import bodies, limits, metg, rows, schedule
 from benchmarks.overhead.build import SOURCES
 from benchmarks.overhead.contenders import load_rivals
 from benchmarks.sampling import Protocol
 
-SECTIONS = ("graphs", "bodies", "metg", "chains", "overlap", "schedule", "kernels", "host")
+SECTIONS = (
+    "graphs",
+    "bodies",
+    "metg",
+    "chains",
+    "overlap",
+    "schedule",
+    "kernels",
+    "llm_model",
+    "host",
+)
 RIVALS = tuple(name for name in SOURCES if name != "spin")
 LONG_TASKS = 100_000_000
 
@@ -116,6 +128,7 @@ def _sections(options: argparse.Namespace) -> dict[str, Callable[[Bench], Json]]
         "overlap": limits.rows_and_columns,
         "schedule": schedule.measure,
         "kernels": kernels.measure,
+        "llm_model": llm_model.measure,
         "host": host.measure,
     }
     chosen = {name: every[name] for name in SECTIONS if name in options.only}

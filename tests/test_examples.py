@@ -20,6 +20,7 @@ SMALL: dict[str, list[str]] = {
     "01_ragged_attention": ["--sequences", "6", "--heads", "2", "--longest", "12"],
     "02_moe_routing": ["--tokens", "300", "--workers", "3"],
     "03_tiered_attention": ["--sequences", "12", "--longest", "3000", "--long", "600"],
+    "11_llama_decode": ["--steps", "12", "--layers", "2", "--vocab", "512"],
 }
 _BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
