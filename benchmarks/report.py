@@ -57,6 +57,8 @@ def section(name: str, result: Json) -> Iterator[RenderableType]:
             yield _kernels(result)
         case "llm":
             yield _llm(result)
+        case "llm_model":
+            yield from _llm_model(result)
         case "host":
             yield _host(result)
         case "long":
@@ -208,6 +210,24 @@ def _llm(result: Json) -> Table:
             f"{row['first_task_us']['median']:.0f}",
         )
     return shown
+
+
+def _llm_model(result: Json) -> Iterator[str]:
+    step, decode = result["step"], result["decode"]
+    torch = ""
+    if "torch_ms" in step:
+        torch = f", torch {step['torch_ms']['median']:.2f} ms, {_ratio(step['vs_torch'])} times"
+    yield (
+        f"a step of a small LLaMA, {step['tasks']:,} tasks: {step['ours_ms']['median']:.2f} ms, "
+        f"{step['tasks_per_s']:,.0f} tasks/s, {step['weights_gb_per_s']:.1f} GB/s{torch}"
+    )
+    if decode is not None:
+        yield (
+            f"{decode['steps']} steps of it: error at most {decode['largest_error']:.1e}, "
+            f"{decode['wrong_tokens']} wrong tokens (two largest logits at least "
+            f"{decode['smallest_margin']:.0e} apart), "
+            f"process grew by {decode['grown_mb']:.2f} MB"
+        )
 
 
 def _host(result: Json) -> Table:

@@ -1,7 +1,7 @@
 """Runs the benchmarks: python -m benchmarks.run
 
 Prints tables and writes all medians and quartiles, with machine and commit, as JSON. The sections
-are graphs, bodies, metg, chains, overlap, schedule, kernels, llm and host; see
+are graphs, bodies, metg, chains, overlap, schedule, kernels, llm, llm_model and host; see
 benchmarks/README.md.
 """
 
@@ -21,12 +21,24 @@ from benchmarks.context import ROOT, Bench, Json, calibrated, describe
 from benchmarks.host import measure as host
 from benchmarks.kernels import measure as kernels
 from benchmarks.llm import measure as llm
+from benchmarks.llm_model import measure as llm_model
 from benchmarks.overhead import bodies, limits, metg, rows, schedule
 from benchmarks.overhead.build import SOURCES
 from benchmarks.overhead.contenders import load_rivals
 from benchmarks.sampling import Protocol
 
-SECTIONS = ("graphs", "bodies", "metg", "chains", "overlap", "schedule", "kernels", "llm", "host")
+SECTIONS = (
+    "graphs",
+    "bodies",
+    "metg",
+    "chains",
+    "overlap",
+    "schedule",
+    "kernels",
+    "llm",
+    "llm_model",
+    "host",
+)
 RIVALS = tuple(name for name in SOURCES if name not in ("spin", "stream"))
 LONG_TASKS = 100_000_000
 
@@ -119,6 +131,7 @@ def _sections(options: argparse.Namespace) -> dict[str, Callable[[Bench], Json]]
         "schedule": schedule.measure,
         "kernels": kernels.measure,
         "llm": llm.measure,
+        "llm_model": llm_model.measure,
         "host": host.measure,
     }
     chosen = {name: every[name] for name in SECTIONS if name in options.only}

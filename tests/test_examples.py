@@ -22,6 +22,7 @@ SMALL: dict[str, list[str]] = {
     "03_tiered_attention": ["--sequences", "12", "--longest", "3000", "--long", "600"],
     "07_paged_decode": ["--sequences", "8", "--longest", "3000"],
     "08_ragged_prefill": ["--sequences", "6", "--longest", "200"],
+    "11_llama_decode": ["--steps", "12", "--layers", "2", "--vocab", "512"],
 }
 _BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -295,6 +295,12 @@ PTOWSP_TILE_ONCE void multiply_few_columns(i64 k, const Sliver<A>& a, const Sliv
     }
     for (i64 j = 0; j < b.count;) {
       const bool group = j + kColumns <= b.count;
+      // Where the caller knows nothing better, what is read next are the columns behind these.
+      if (next.rows == 0) {
+        const i64 more = std::clamp<i64>(b.count - j - kColumns, 0, kColumns);
+        ahead = LinesAhead(NextRows{b.x + (j + kColumns) * b.across + p, more,
+                                    deep * i64{sizeof(B)}, b.across * i64{sizeof(B)}});
+      }
       for (i64 q = 0; q < deep; q += part) {
         const Target<E> at{to.c + j, to.row, to.accumulate || p + q > 0};
         const B* columns = b.x + j * b.across + p + q;

@@ -72,7 +72,7 @@ struct Line {
     if constexpr (How == Lie::kPadded || (Full && How == Lie::kAdjacent)) {
       return load_lanes<E, L>(data + at.column);
     } else {
-      if (How == Lie::kAdjacent && at.count == L) return load_lanes<E, L>(data + at.column);
+      if (is_adjacent() && at.count == L) return load_lanes<E, L>(data + at.column);
       return collect<L>(at.column, at.count);
     }
   }
@@ -82,7 +82,7 @@ struct Line {
     if constexpr (How == Lie::kPadded || (Full && How == Lie::kAdjacent)) {
       store(data + at.column, lanes);
     } else {
-      if (How == Lie::kAdjacent && at.count == L) {
+      if (is_adjacent() && at.count == L) {
         store(data + at.column, lanes);
       } else {
         distribute(at.column, at.count, lanes);
@@ -91,6 +91,8 @@ struct Line {
   }
 
  private:
+  // Most rows are, also those of a partial tile, of which nothing is known beforehand.
+  PTOWSP_TILE bool is_adjacent() const { return How == Lie::kAdjacent || stride == 1; }
   // Masks may have elements of any size.
   template <int L, class V>
   PTOWSP_TILE static auto as_lanes(V value) {

@@ -118,6 +118,42 @@ def test_gemm(target: str, depth: int, rows: int, cols: int) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "cols", "depth"), [(6, 16, 64), (5, 9, 70)])
+def test_linear(target: str, rows: int, cols: int, depth: int) -> None:
+    x, up = numbers(rows, depth), numbers(cols, depth, seed=1)
+    gate, before = numbers(cols, depth, seed=2), numbers(rows, cols, seed=3)
+    plain, added, gated = (np.zeros((rows, cols), np.float32), before.copy(), before.copy())
+    call(
+        target,
+        (kernels.linear(6, 16, 32), {"x": x, "weight": up, "out": plain}),
+        (kernels.linear(6, 16, 32, add=True), {"x": x, "weight": up, "out": added}),
+        (kernels.gated_linear(6, 16, 32), {"x": x, "gate": gate, "up": up, "out": gated}),
+    )
+    wide, product = x.astype(np.float64), x.astype(np.float64) @ up.T
+    opened = wide @ gate.T
+    assert is_near(plain, product)
+    assert is_near(added, before + product)
+    assert is_near(gated, opened / (1 + np.exp(-opened)) * product)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_embedding_and_argmax(target: str) -> None:
+    table, rows = numbers(10, 12), np.zeros((3, 12), np.float32)
+    tokens = np.array([[7], [0], [11]], np.int32)  # there is no row 11
+    scores, places = numbers(3, 21), np.full((3, 1), -1, np.int32)
+    scores[1, [3, 9, 20]] = 5.0  # of equal ones the first, also in another block
+    scores[2] = -np.inf
+    scores[2, 20] = -1e30
+    call(
+        target,
+        (kernels.embedding(4, 12), {"tokens": tokens, "table": table, "out": rows}),
+        (kernels.argmax(4, 8), {"x": scores, "out": places}),
+    )
+    assert np.array_equal(rows, [table[7], table[0], np.zeros(12)])
+    assert places[:, 0].tolist() == scores.argmax(axis=1).tolist() == [places[0, 0], 3, 20]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_dequantise_and_router(target: str) -> None:
     q = np.random.default_rng(0).integers(-128, 128, (5, 32)).astype(np.int8)
     scale, zero, out = numbers(5, 4), numbers(5, 4, seed=1), np.zeros((5, 32), np.float32)

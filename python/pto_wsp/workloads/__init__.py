@@ -1,9 +1,24 @@
 """Ready workloads: `from pto_wsp import workloads`, then `workloads.paged_decode(32, 8, 128, 16)`.
 
-Each function makes a workload for shapes that are fixed, once; it is called with axes, arrays and
-tensors like any other workload, given a schedule and compiled.
+Each function makes a workload for sizes that are fixed in a plan, once; it is called with axes,
+arrays and tensors like any other, alone or inside another workload, given a schedule and compiled.
 """
 
 from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode, ragged_prefill
+from pto_wsp.workloads.kv_cache import KvCache
+from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
+from pto_wsp.workloads.llama_model import LlamaModel, random_model, rope_tables
 
-__all__ = ["DECODE_TIERS", "Tier", "paged_decode", "ragged_prefill"]
+__all__ = [
+    "DECODE_TIERS",
+    "KvCache",
+    "LlamaModel",
+    "LlamaShape",
+    "Tier",
+    "llama_layer",
+    "llama_step",
+    "paged_decode",
+    "ragged_prefill",
+    "random_model",
+    "rope_tables",
+]

@@ -11,16 +11,20 @@ from pto_wsp.kernels.library.attention import (
     merge_partials,
     rope,
 )
-from pto_wsp.kernels.library.linear import dequantise, gemm, silu_mul
+from pto_wsp.kernels.library.linear import dequantise, gated_linear, gemm, linear, silu_mul
 from pto_wsp.kernels.library.norm import layernorm, rmsnorm, softmax
-from pto_wsp.kernels.library.router import topk_router
+from pto_wsp.kernels.library.tokens import argmax, embedding, topk_router
 
 __all__ = [
+    "argmax",
     "decode",
     "dequantise",
+    "embedding",
     "flash_attention",
+    "gated_linear",
     "gemm",
     "layernorm",
+    "linear",
     "masked_attention",
     "merge_partials",
     "rmsnorm",

@@ -1,0 +1,72 @@
+"""A cache of keys and values in pages, which sequences take as they grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class KvCache:
+    """Pools of pages for the keys and values of all layers, and the table that says whose page is
+    whose: row `layer * sequences + b` holds the pages of sequence b in that layer.
+
+    `reserve(lens)` gives sequences the pages that they need, `release(b)` takes those of one back.
+    The table has the columns that the longest sequence needs, so it becomes wider as sequences
+    grow; bind it at each run: `execute(table=cache.table)`.
+    """
+
+    def __init__(
+        self, *, layers: int, sequences: int, pages: int, page: int, kv_heads: int, head_dim: int
+    ) -> None:
+        self.layers, self.sequences, self.page = layers, sequences, page
+        # `pages` of each layer: page p of layer i is number i * pages + p of the pool.
+        self.pages = pages
+        pool = (layers * pages, page, kv_heads, head_dim)
+        # Written now: memory that is first touched in a run would be given by the system there.
+        self.keys, self.values = (np.full(pool, 0, np.float32) for _ in range(2))
+        self._free = list(range(pages - 1, -1, -1))
+        self._owned: list[list[int]] = [[] for _ in range(sequences)]
+        self._table = np.zeros((layers, sequences, 1), np.int32)
+
+    @property
+    def table(self) -> Array:
+        """`[layers * sequences, pages]`, for PagedTensor."""
+        return self._table.reshape(self.layers * self.sequences, -1)
+
+    def reserve(self, lens: npt.ArrayLike) -> Array:
+        """Room for `lens[b]` tokens of sequence b; the table."""
+        for b, length in enumerate(np.asarray(lens).tolist()):
+            while len(self._owned[b]) * self.page < length:
+                if not self._free:
+                    raise MemoryError(f"all {self.pages} pages of the cache are taken")
+                self._give(b, self._free.pop())
+        return self.table
+
+    def release(self, b: int) -> None:
+        """Sequence b has ended."""
+        self._free += reversed(self._owned[b])
+        self._owned[b].clear()
+
+    def _give(self, b: int, page: int) -> None:
+        place = len(self._owned[b])
+        self._owned[b].append(page)
+        if place == self._table.shape[2]:
+            self._table = np.pad(self._table, ((0, 0), (0, 0), (0, 1)))
+        self._table[:, b, place] = page + self.pages * np.arange(self.layers)
+
+    def tokens(self, layer: int, b: int, length: int) -> tuple[Array, Array]:
+        """Copies of the keys and values of a sequence: `[length, kv_heads, head_dim]` each."""
+        row = self._table[layer, b, : -(-length // self.page)]
+        shape = (-1, *self.keys.shape[2:])
+        return self.keys[row].reshape(shape)[:length], self.values[row].reshape(shape)[:length]
+
+    def fill(self, layer: int, b: int, keys: Array, values: Array) -> None:
+        """Writes the first tokens of a sequence, for which there is room: what a prefill leaves."""
+        for pool, new in ((self.keys, keys), (self.values, values)):
+            for at in range(0, len(new), self.page):
+                part = new[at : at + self.page]
+                pool[self._table[layer, b, at // self.page], : len(part)] = part
