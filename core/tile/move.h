@@ -102,6 +102,22 @@ void TPAD(Tile<T, R, C>& d, const A& a, Register<T> s) {
   }
 }
 
+// The rows behind a page table, for TGATHER and TSCATTER: each is looked up by itself.
+template <class T>
+struct PagedRows {
+  explicit PagedRows(const PagedView<T, 2>& paged)
+      : view(paged),
+        col_stride(paged.shape(0) > 0 ? paged.page(0).stride(1) : 1),
+        rows(paged.shape(0)),
+        cols(paged.shape(1)) {}
+  T* at(i64 i, i64 j) const { return &view(i, j); }
+
+  const PagedView<T, 2>& view;
+  i64 col_stride;
+  i64 rows;
+  i64 cols;
+};
+
 // Rows of `from` by number; a row that does not exist is zeros.
 template <class D, class A, class I>
 void TGATHER(D& d, const A& from, const I& numbers) {

@@ -54,7 +54,7 @@ def test_arrays_that_are_bound() -> None:
     routing = Sparse(experts, [0, 1, 3], Tensor(data=COLUMNS))
     begin, end = "routing_indptr[expert]", "routing_indptr[expert + 1]"
     group = f"group * 2 + {begin}"
-    part = f"[{group}:+min({end}, {group} + 2) - group * 2 - {begin}]"
+    part = f"[{group}:+min({end} - group * 2 - {begin}, 2)]"
     assert body_of(in_groups, experts, routing) == (
         "parallel expert in experts: dense_dyn 0:+experts {\n"
         f"  when {end} > {begin} {{\n"

@@ -232,7 +232,9 @@ class ChunkNest(Nest[Chunk]):
         head = _head(var, rows.name, ir.AxisKind.EXPR, extent, self)
         loop = self.tracer.open_loop(head, None)
         start = first + loop.variable * size
-        return loop, Chunk(loop.variable, start, minimum(start + size, last), rows)
+        # In this form the number of columns is seen to be no more than `size`, wherever it goes.
+        stop = start + minimum(size, last - start)
+        return loop, Chunk(loop.variable, start, stop, rows)
 
 
 def _head(

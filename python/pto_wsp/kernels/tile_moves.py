@@ -142,10 +142,12 @@ def _concat(w: Writer, stmt: Statement) -> None:
 
 
 def _whole_param(w: Writer, param: Value) -> str:
-    """All of a rank-2 parameter, as a window."""
+    """All of a rank-2 parameter: a window, or rows behind a page table."""
     ref = param.type
     assert isinstance(ref, RefType)
     name = w.names.of(param)
+    if ref.paged:
+        return f"PagedRows({name})"
     const = "const " if ref.mode.name == "IN" else ""
     return (
         f"Window<{const}{TYPES[ref.dtype]}>{{{name}.data(), {name}.stride(0), {name}.stride(1), "

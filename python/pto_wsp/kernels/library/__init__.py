@@ -5,19 +5,31 @@ workloads or alone with `.run(...)`. Sums and products are in f32 whatever the t
 """
 
 from pto_wsp.kernels.library.attention import decode, flash_attention, merge_partials, rope
-from pto_wsp.kernels.library.linear import dequantise, gemm, silu_mul
+from pto_wsp.kernels.library.linear import dequantise, gated_linear, gemm, linear, silu_mul
 from pto_wsp.kernels.library.norm import layernorm, rmsnorm, softmax
 from pto_wsp.kernels.library.router import topk_router
+from pto_wsp.kernels.library.rows import (
+    combine_choices,
+    gather_choices,
+    group_choices,
+    select_topk,
+)
 
 __all__ = [
+    "combine_choices",
     "decode",
     "dequantise",
     "flash_attention",
+    "gated_linear",
+    "gather_choices",
     "gemm",
+    "group_choices",
     "layernorm",
+    "linear",
     "merge_partials",
     "rmsnorm",
     "rope",
+    "select_topk",
     "silu_mul",
     "softmax",
     "topk_router",

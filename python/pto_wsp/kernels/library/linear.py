@@ -4,7 +4,7 @@
 # pyright: basic, reportInvalidTypeForm=false, reportArgumentType=false
 import functools
 
-from pto_wsp import DType, In, Kernel, Out, Tensor, Tile, kernel, pto
+from pto_wsp import DType, In, InOut, Kernel, Out, Tensor, Tile, kernel, pto
 
 F32 = DType.F32
 
@@ -25,6 +25,55 @@ def gemm(rows: int, cols: int, depth: int = 256, out_dtype: DType = F32) -> Kern
         pto.store(c, pto.cast(s.sum, out_dtype))
 
     return gemm
+
+
+def _times_rows(x, weight, rows: int, cols: int, depth: int, first):
+    """first + x @ weight.T, `depth` of both at a time."""
+    s = pto.carry(sum=first)
+    for k in pto.for_range(0, x.shape[1], depth):
+        left = pto.load(x[0:rows, k : k + depth])
+        right = pto.load(weight[0:cols, k : k + depth])
+        s.sum = pto.matmul_acc(s.sum, left, right.T)
+    return s.sum
+
+
+@functools.cache
+def linear(
+    rows: int, cols: int, depth: int = 512, dtype: DType = F32, *, add: bool = False
+) -> Kernel:
+    """`linear(x, weight, out)`: one tile of x @ weight.T, with weights `[out, in]` as models store
+    them, so that a tile takes rows of them that lie next to each other. `add` keeps what `out` held
+    and adds to it, as a residual wants it."""
+    tile = Tile[rows, cols, dtype]
+
+    @kernel(body="tile")
+    def linear(x: In[Tensor], weight: In[Tensor], out: Out[tile]):
+        sum = _times_rows(x, weight, rows, cols, depth, pto.zeros((rows, cols), F32))
+        pto.store(out, pto.cast(sum, dtype))
+
+    @kernel(body="tile")
+    def add_linear(x: In[Tensor], weight: In[Tensor], out: InOut[tile]):
+        before = pto.pad(pto.cast(out, F32), 0.0)
+        sum = _times_rows(x, weight, rows, cols, depth, before)
+        pto.store(out, pto.cast(sum, dtype))
+
+    return add_linear if add else linear
+
+
+@functools.cache
+def gated_linear(rows: int, cols: int, depth: int = 512, dtype: DType = F32) -> Kernel:
+    """`gated_linear(x, gate, up, out)`: silu(x @ gate.T) * (x @ up.T), weights as in `linear`: the
+    first half of a gated MLP."""
+    tile = Tile[rows, cols, dtype]
+
+    @kernel(body="tile")
+    def gated_linear(x: In[Tensor], gate: In[Tensor], up: In[Tensor], out: Out[tile]):
+        nothing = pto.zeros((rows, cols), F32)
+        opened = pto.silu(_times_rows(x, gate, rows, cols, depth, nothing))
+        passed = _times_rows(x, up, rows, cols, depth, nothing)
+        pto.store(out, pto.cast(opened * passed, dtype))
+
+    return gated_linear
 
 
 @functools.cache
