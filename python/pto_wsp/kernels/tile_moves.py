@@ -157,15 +157,7 @@ def _whole_param(w: Writer, param: Value) -> str:
 
 def _gather(w: Writer, stmt: Statement) -> None:
     source, numbers = stmt.operands
-    result = stmt.results[0]
-    if is_tile(source):
-        from_place = _place(w, source)
-    else:
-        if tile_type(result).partial[1]:
-            (name,) = w.bounds.dims(result)[1]
-            room = f"{w.names.of(source)}.shape(1)"
-            w.line(f"const i64 {name} = bound<false, {tile_type(result).cols}>({room});")
-        from_place = _whole_param(w, source)
+    from_place = _place(w, source) if is_tile(source) else _whole_param(w, source)
     _into(w, stmt, "TGATHER", from_place, _place(w, numbers))
 
 

@@ -5,5 +5,6 @@ tensors like any other workload, given a schedule and compiled.
 """
 
 from pto_wsp.workloads.moe import moe_ffn
+from pto_wsp.workloads.sparse_attention import SparseAttentionShape, sparse_attention
 
-__all__ = ["moe_ffn"]
+__all__ = ["SparseAttentionShape", "moe_ffn", "sparse_attention"]
