@@ -11,6 +11,7 @@ import pytest
 from pto_wsp import Program, ReadyPolicy, Tensor, TracePolicy, workloads
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # its matrices are small, and others want the cores
 
 EXPERTS, D_MODEL, D_FF, CHUNK, COLS = 8, 40, 72, 16, 32
 NEAR = 2e-6  # relative to the largest number

@@ -10,6 +10,7 @@ import pytest
 from pto_wsp import PagedTensor, Program, StartPolicy, Tensor, TracePolicy, workloads
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # its matrices are small, and others want the cores
 
 SHAPE = workloads.SparseAttentionShape(
     d_model=48,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
@@ -24,9 +24,6 @@ from pto_wsp.frontend.tensor import Region, Tensor
 from pto_wsp.frontend.tile_vars import TileVar, tile_count
 from pto_wsp.frontend.trace import OpenLoop, Tracer, current
 
-if TYPE_CHECKING:
-    from pto_wsp.frontend.axes import Axis
-
 Rows: TypeAlias = "tuple[SymInt, Row]"
 
 
@@ -36,8 +33,8 @@ class SparseRows:
     control reads."""
 
     name: str | None  # of the parameter, if it is one
-    key: Axis  # the user's object, to which `pos` refers
-    outer: Axis
+    key: object  # the user's axis, to which `pos` refers
+    outer: object  # and that of its rows
     outer_name: str | None
     extent: ir.Expr  # of the outer axis
     indptr: Tensor | str

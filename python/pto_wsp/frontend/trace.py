@@ -20,7 +20,6 @@ from pto_wsp.frontend.tensor import Temporary, Tensor
 from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
 
 if TYPE_CHECKING:
-    from pto_wsp.frontend.axes import Axis
     from pto_wsp.srcloc import SrcLoc
 
 
@@ -83,7 +82,7 @@ class OpenLoop(OpenBlock):
     """A P loop whose body is being traced."""
 
     head: ir.Loop | ir.While | None = None  # without its body
-    axis: Axis | None = None  # the user's axis object, to which ragged and sparse axes refer
+    axis: object = None  # the user's axis object, to which ragged and sparse axes refer
 
     @property
     def var(self) -> str:
@@ -211,7 +210,7 @@ class Tracer:
         self.check()
         self.block.body.append(stmt)
 
-    def open_loop(self, head: ir.Loop | ir.While, axis: Axis | None) -> OpenLoop:
+    def open_loop(self, head: ir.Loop | ir.While, axis: object) -> OpenLoop:
         self.check()
         loop = OpenLoop(Scope("loop", head.var, head.loc), head=head, axis=axis)
         self.blocks.append(loop)

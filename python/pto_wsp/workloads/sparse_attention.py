@@ -157,7 +157,8 @@ def _prolog(shape: SparseAttentionShape) -> WorkloadFunction:
         for i in P(tokens):
             p = position[i]
             angles, turning = (cos[p : p + 1], sin[p : p + 1]), query[i, :, shape.kv_rank :]
-            one_row[i](kv[i : i + 1], kv_norm, *angles, turning, latent[sequence[i], p])
+            cached = latent[sequence[i], p : p + 1]
+            one_row[i](kv[i : i + 1], kv_norm, *angles, turning, cached)
 
     return prolog
 

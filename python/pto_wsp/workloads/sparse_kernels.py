@@ -27,6 +27,15 @@ def _turned(first, second, cos, sin):
     return first * cos - second * sin, second * cos + first * sin
 
 
+def _turn(to, at_to: int, x, at: int, rows: int, half: int, cos, sin) -> None:
+    """The same from elements of a parameter into those of another, or of the same."""
+    first = pto.load(x[0:rows, at : at + half])
+    second = pto.load(x[0:rows, at + half : at + 2 * half])
+    for n, turned in enumerate(_turned(first, second, cos, sin)):
+        begin = at_to + n * half
+        pto.store(to[0:rows, begin : begin + half], turned)
+
+
 @functools.cache
 def absorbed_query(rows: int, nope: int, rope: int, rank: int, depth: int) -> Kernel:
     """`absorbed_query(latent, up, keys, out)`: the query of one head for a tile of tokens. What of
@@ -65,18 +74,12 @@ def latent_row(heads: int, rank: int, rope: int, eps: float) -> Kernel:
         cos: In[angle],
         sin: In[angle],
         query: InOut[Tile[heads, rope, F32]],
-        latent: Out[Tile[rank + rope, F32]],
+        latent: Out[Tile[1, rank + rope, F32]],
     ):
         wide = pto.load(kv[0:1, 0:rank])
-        pto.store(latent[0:rank], wide * pto.rsqrt(pto.row_mean(wide * wide) + eps) * weight)
-        key = [pto.load(kv[0:1, at : at + half]) for at in (rank, rank + half)]
-        low, high = _turned(*key, cos, sin)
-        pto.store(latent[rank : rank + half], low)
-        pto.store(latent[rank + half : rank + rope], high)
-        turning = [pto.load(query[0:heads, at : at + half]) for at in (0, half)]
-        low, high = _turned(*turning, cos, sin)
-        pto.store(query[0:heads, 0:half], low)
-        pto.store(query[0:heads, half:rope], high)
+        pto.store(latent[0:1, 0:rank], wide * pto.rsqrt(pto.row_mean(wide * wide) + eps) * weight)
+        _turn(latent, rank, kv, rank, 1, half, cos, sin)
+        _turn(query, 0, query, 0, heads, half, cos, sin)
 
     return latent_row
 
@@ -105,10 +108,7 @@ def index_row(heads: int, dim: int, rope: int, eps: float) -> Kernel:
         pto.store(key[0:half], low)
         pto.store(key[half:rope], high)
         pto.store(key[rope:dim], normed[0:1, rope:dim])
-        turning = [pto.load(query[0:heads, at : at + half]) for at in (0, half)]
-        low, high = _turned(*turning, cos, sin)
-        pto.store(query[0:heads, 0:half], low)
-        pto.store(query[0:heads, half:rope], high)
+        _turn(query, 0, query, 0, heads, half, cos, sin)
 
     return index_row
 
