@@ -16,7 +16,7 @@ import numpy as np
 from pto_wsp import Tensor, TracePolicy, workloads
 
 EXPERTS, TOP_K, D_MODEL, D_FF, CHUNK = 16, 2, 128, 256, 16
-OF_EXPERTS = ["gather_choices", "gated_linear", "linear.2"]
+OF_EXPERTS = ["gather_choices", "gated_linear"]
 
 
 def weights(rng):

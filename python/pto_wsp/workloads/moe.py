@@ -6,7 +6,7 @@ import functools
 
 from pto_wsp import Dense, DType, P, Sparse, Tensor, kernels, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
-from pto_wsp.workloads.parts import part, parts
+from pto_wsp.workloads.parts import Product, part, parts
 
 F32, I32 = DType.F32, DType.I32
 
@@ -35,12 +35,11 @@ def moe_ffn(
     choice has a row of its own for what its expert says, so nothing is added up by several tasks
     and a token's bits do not depend on the order in which they run.
     """
-    logits_of = kernels.linear(chunk, experts, depth)
+    product = Product(kernels.linear(chunk, cols, depth), cols)
     route = kernels.topk_router(chunk, experts, top_k)
     group_by_expert = kernels.group_choices(experts, top_k)
     gather = kernels.gather_choices(chunk, d_model, top_k)
     gated = kernels.gated_linear(chunk, cols, depth)
-    down = kernels.linear(chunk, cols, depth)
     combine = kernels.combine_choices(chunk, d_model, top_k)
 
     @workload
@@ -52,7 +51,7 @@ def moe_ffn(
         weights = Tensor.temp((tokens, top_k), F32, name="weights")
         for t in P(parts(tokens, chunk)):
             rows = part(t, chunk, tokens)
-            logits_of[t](X[rows], router, logits[rows])
+            product((t,), X[rows], (router,), (logits, rows), experts)
             route[t](logits[rows], chosen[rows], weights[rows])
 
         indptr = Tensor.temp((experts + 1,), I32, name="indptr")
@@ -69,9 +68,7 @@ def moe_ffn(
                 for f in P(parts(d_ff, cols)):
                     at = part(f, cols, d_ff)
                     gated[expert, group, f](x, W1[expert, at], W3[expert, at], hidden[:, at])
-                for m in P(parts(d_model, cols)):
-                    at = part(m, cols, d_model)
-                    down[expert, group, m](hidden, W2[expert, at], said[group.slice, at])
+                product((expert, group), hidden, (W2, expert), (said, group.slice), d_model)
 
         for t in P(parts(tokens, chunk)):
             rows = part(t, chunk, tokens)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pto_wsp import DType, P, Tensor, combine, kernels, minimum, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
-from pto_wsp.workloads.parts import part, parts
+from pto_wsp.workloads.parts import Product, part, parts
 from pto_wsp.workloads.sparse_kernels import (
     absorbed_query,
     attend_latent,
@@ -70,9 +70,8 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
     """
     prolog, index_prolog = _prolog(shape), _index_prolog(shape)
     attend = _attend(shape)
-    linear = kernels.linear(shape.rows, shape.cols, shape.depth)
+    product = _product(shape)
     norm = kernels.rmsnorm(shape.rows, shape.q_rank)
-    value = kernels.linear(shape.rows, shape.v_dim, shape.depth)
 
     @workload
     def sparse_attention(
@@ -111,9 +110,7 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
 
         for t in P(parts(tokens, shape.rows)):
             rows = part(t, shape.rows, tokens)
-            for c in P(parts(shape.q_rank, shape.cols)):
-                at = part(c, shape.cols, shape.q_rank)
-                linear[t, c](X[rows], Wdq[at], down[rows, at])
+            product((t,), X[rows], (Wdq,), (down, rows), shape.q_rank)
             norm[t](down[rows], q_norm, q_latent[rows], shape.eps)
         places = (sequence, position, cos, sin)
         made = (index_norm, index_bias, index_query, index_weights)
@@ -127,20 +124,22 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
         for t in P(parts(tokens, shape.rows)):
             rows = part(t, shape.rows, tokens)
             for h in P(shape.heads):
-                at = slice(h * shape.v_dim, h * shape.v_dim + shape.v_dim)
-                value[t, h](mixed[rows, h], Wuv[h], values[rows, at])
-            for c in P(parts(shape.d_model, shape.cols)):
-                at = part(c, shape.cols, shape.d_model)
-                linear[t, c](values[rows], Wo[at], Y[rows, at])
+                head = mixed[rows, h], (Wuv, h), (values, rows)
+                product((t, h), *head, shape.v_dim, first=h * shape.v_dim)
+            product((t,), values[rows], (Wo,), (Y, rows), shape.d_model)
 
     return sparse_attention
+
+
+def _product(shape: SparseAttentionShape) -> Product:
+    return Product(kernels.linear(shape.rows, shape.cols, shape.depth), shape.cols)
 
 
 def _prolog(shape: SparseAttentionShape) -> WorkloadFunction:
     """Queries of all heads, and what is cached of the tokens."""
     rows_of, rope = shape.rows, shape.rope
     one_query = absorbed_query(rows_of, shape.nope, rope, shape.kv_rank, shape.depth)
-    linear = kernels.linear(rows_of, shape.cols, shape.depth)
+    product = _product(shape)
     one_row = latent_row(shape.heads, shape.kv_rank, rope, shape.eps)
 
     @workload
@@ -151,9 +150,7 @@ def _prolog(shape: SparseAttentionShape) -> WorkloadFunction:
             rows = part(t, rows_of, tokens)
             for h in P(shape.heads):
                 one_query[t, h](q_latent[rows], Wuq[h], Wuk[h], query[rows, h])
-            for c in P(parts(shape.width, shape.cols)):
-                at = part(c, shape.cols, shape.width)
-                linear[t, c](X[rows], Wdkv[at], kv[rows, at])
+            product((t,), X[rows], (Wdkv,), (kv, rows), shape.width)
         for i in P(tokens):
             p = position[i]
             angles, turning = (cos[p : p + 1], sin[p : p + 1]), query[i, :, shape.kv_rank :]
@@ -166,8 +163,7 @@ def _prolog(shape: SparseAttentionShape) -> WorkloadFunction:
 def _index_prolog(shape: SparseAttentionShape) -> WorkloadFunction:
     """Queries of the indexer, the weights of its heads, and its keys of the tokens."""
     rows_of, heads, dim = shape.rows, shape.index_heads, shape.index_dim
-    to_dim = kernels.linear(rows_of, dim, shape.depth)
-    to_heads = kernels.linear(rows_of, heads, shape.depth)
+    product = _product(shape)
     one_row = index_row(heads, dim, shape.rope, shape.eps)
 
     @workload
@@ -179,9 +175,9 @@ def _index_prolog(shape: SparseAttentionShape) -> WorkloadFunction:
         for t in P(parts(tokens, rows_of)):
             rows = part(t, rows_of, tokens)
             for h in P(heads):
-                to_dim[t, h](q_latent[rows], Wiq[h], query[rows, h])
-            to_dim[t](X[rows], Wik, key[rows])
-            to_heads[t](X[rows], Wiw, weights[rows])
+                product((t, h), q_latent[rows], (Wiq, h), (query, rows, h), dim)
+            product((t,), X[rows], (Wik,), (key, rows), dim)
+            product((t,), X[rows], (Wiw,), (weights, rows), heads)
         for i in P(tokens):
             p = position[i]
             angles = cos[p : p + 1], sin[p : p + 1]
