@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pto_wsp import Program, ReadyPolicy, Tensor, TracePolicy, workloads
+from pto_wsp import Affinity, Program, ReadyPolicy, Tensor, TracePolicy, workloads
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # its matrices are small, and others want the cores
@@ -88,6 +88,15 @@ def test_the_same_bits_under_any_schedule() -> None:
         with each.compile(num_threads=threads) as program:
             found.append(check(program, 70)[0])
     assert all(np.array_equal(found[0], y) for y in found)
+
+
+def test_schedules_name_its_loops() -> None:
+    placed = work(2).affinity(expert=Affinity.CORE_LOCAL)
+    program = placed.task_graph(trace=TracePolicy.timestamps()).compile(num_threads=2)
+    check(program, 40)
+    trace = program.trace
+    gated = trace[trace["kernel"] == "gated_linear"]
+    assert np.array_equal(gated["worker"], gated["indices"][:, 0] % 2)
 
 
 def test_experts_without_tokens_are_no_tasks() -> None:

@@ -3,6 +3,7 @@
 # Sizes are numbers or symbols, indices what a workload indexes tensors with.
 # pyright: basic
 from pto_wsp import Kernel, P, minimum
+from pto_wsp.frontend.scalar_expr import IntLike
 
 
 def parts(total, size: int):
@@ -22,7 +23,9 @@ class Product:
         self.linear = linear
         self.cols = cols
 
-    def __call__(self, task: tuple, x, weight: tuple, out: tuple, total: int, first=0) -> None:
+    def __call__(
+        self, task: tuple, x, weight: tuple, out: tuple, total: int, first: IntLike = 0
+    ) -> None:
         """The weight is `(W, *indices)`, of which each task takes some of the `total` rows that
         follow; `(Y, *indices)` is where they go, to columns from `first` on."""
         W, *of_weight = weight
