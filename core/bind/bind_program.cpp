@@ -26,6 +26,7 @@ namespace {
 
 using ptowsp::Arguments;
 using ptowsp::DType;
+using Words = nb::ndarray<uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // What the fields of a ptowsp_error look like in Python; None for success.
 nb::object error_tuple(const ptowsp_error& e) {
@@ -287,11 +288,12 @@ class NativeProgram {
   }
 
   // (program, None) or (None, error)
-  static nb::tuple load(const nb::bytes& bytes, uint32_t workers, uint64_t seed) {
+  static nb::tuple load(const nb::bytes& bytes, uint32_t workers, uint64_t seed,
+                        uint64_t workspace_limit) {
     ptowsp_error error{};
     ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
     if (plan == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
-    const ptowsp_options options{workers, 0, seed};
+    const ptowsp_options options{workers, 0, seed, workspace_limit};
     ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
     ptowsp_plan_free(plan);
     if (program == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
@@ -370,6 +372,26 @@ class NativeProgram {
     }
     signals.rethrow();
     return nb::make_tuple(tasks, hash[0], hash[1], error_tuple(error));
+  }
+
+  // (tasks, None) or (0, error): the rows of the first tasks are written to `out`.
+  nb::tuple descriptors(const nb::tuple& values, const Words& cells, const Words& out) {
+    std::vector<ptowsp_binding> native;
+    arguments_.take(values, &native);
+    ptowsp_error error{};
+    Signals signals;
+    uint64_t tasks = 0;
+    const auto columns = static_cast<uint32_t>(out.shape(1));
+    if (cells.shape(1) != 2 * columns) throw nb::value_error("cells and rows differ in columns");
+    {
+      nb::gil_scoped_release nogil;
+      ptowsp_descriptors(program_, native.data(), native.size(),
+                         reinterpret_cast<const ptowsp_descriptor_cell*>(cells.data()),
+                         static_cast<uint32_t>(cells.shape(0)), columns, out.data(), out.shape(0),
+                         Signals::poll, &signals, &tasks, &error);
+    }
+    signals.rethrow();
+    return nb::make_tuple(tasks, error_tuple(error));
   }
 
   void after_fork() { ptowsp_program_after_fork(program_); }
@@ -469,8 +491,8 @@ void ptowsp::bind_program(nb::module_& m) {
   nb::class_<NativeProgram>(m, "NativeProgram", "A loaded plan with its worker threads.",
                             nb::type_slots(program_slots))
       .def_static("load", &NativeProgram::load, nb::arg("plan"), nb::arg("workers"),
-                  nb::arg("seed"),
-                  nb::sig("def load(plan: bytes, workers: int, seed: int) -> "
+                  nb::arg("seed"), nb::arg("workspace_limit"),
+                  nb::sig("def load(plan: bytes, workers: int, seed: int, workspace_limit: int) -> "
                           "tuple[NativeProgram | None, " PTOWSP_ERROR "]"),
                   "A program, or the reason why there is none.")
       .def(
@@ -510,6 +532,13 @@ void ptowsp::bind_program(nb::module_& m) {
            nb::sig("def generate(self, values: " PTOWSP_VALUES
                    ") -> tuple[int, int, int, " PTOWSP_ERROR "]"),
            "Number of tasks and the two lanes of their hash, or an error.")
+      .def("descriptors", &NativeProgram::descriptors, nb::arg("values"), nb::arg("cells"),
+           nb::arg("out"),
+           nb::sig("def descriptors(self, values: " PTOWSP_VALUES
+                   ", cells: numpy.typing.NDArray[numpy.uint32], out: "
+                   "numpy.typing.NDArray[numpy.uint32]) -> tuple[int, " PTOWSP_ERROR "]"),
+           "Writes a row for each of the first tasks, as the cells of their sites say; how many "
+           "tasks there are, or an error.")
       .def("close", &NativeProgram::close, "Ends runs in flight and joins all threads.")
       .def("set_trace_file", &NativeProgram::set_trace_file, nb::arg("path"),
            "Later runs write their traces to this file; an empty path keeps them in memory.")

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "ptowsp/descriptors.h"
 #include "ptowsp/generate.h"
 #include "ptowsp/program.h"
 #include "ptowsp/ptowsp.h"
@@ -227,6 +228,28 @@ int32_t ptowsp_generate(ptowsp_program* program, const ptowsp_binding* bindings,
     *tasks = generator.tasks();
     hash[0] = generator.hash().lane[0];
     hash[1] = generator.hash().lane[1];
+    return report(e, error);
+  });
+}
+
+int32_t ptowsp_descriptors(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
+                           const ptowsp_descriptor_cell* cells, uint32_t sites, uint32_t columns,
+                           uint32_t* out, uint64_t capacity, ptowsp_interrupt_fn interrupt,
+                           void* user, uint64_t* tasks, ptowsp_error* error) {
+  return guarded<int32_t>(static_cast<int32_t>(Status::EXECUTION_ERROR), error, [&]() -> int32_t {
+    Error e;
+    const auto known = program->program->plan().count(ptowsp::Section::SITE);
+    if (columns > ptowsp::DescriptorWriter::kMostColumns || sites != known) {
+      e = Error::make(Status::BIND_ERROR, "descriptors have at most 64 columns and cells for " +
+                                              std::to_string(known) + " sites");
+      return report(e, error);
+    }
+    const auto bound = program->program->bind_fields(bindings, count, &e);
+    if (bound == nullptr) return report(e, error);
+    ptowsp::DescriptorWriter writer(*bound, cells, columns);
+    if (writer.check(&e) && writer.run(out, capacity, interrupt, user, &e)) {
+      *tasks = writer.tasks();
+    }
     return report(e, error);
   });
 }

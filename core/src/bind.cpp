@@ -27,6 +27,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   const u32 nodes = plan_.count(Section::EXPR);
   out_.exprs_.resize(nodes);
   find_registers();
+  find_open();
   for (u32 i = 0; i < nodes; ++i) make_affine(i);
   out_.code_.resize(plan_.count(Section::CODE));
   for (u32 pc = 0; pc < out_.code_.size(); ++pc) out_.code_[pc] = plan_.code(pc);
@@ -34,6 +35,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   out_.accesses_.resize(plan_.count(Section::ACCESS));
   out_.dims_.reserve(plan_.count(Section::ACCESS_DIM));
   out_.sites_.resize(plan_.count(Section::SITE));
+  if (options_.fields) out_.fields_.resize(plan_.count(Section::DESCRIPTOR));
   spans_.reserve(plan_.count(Section::ACCESS_DIM));
   taken_.assign(plan_.count(Section::ACCESS), 0);
   if (!walk_code()) return false;
@@ -75,6 +77,25 @@ void Binder::find_registers() {
   }
 }
 
+// Reductions and searches over nothing but symbols and arrays have one value in a run.
+void Binder::find_open() {
+  const u32 nodes = plan_.count(Section::EXPR);
+  out_.open_.assign(nodes, 0);
+  for (u32 i = 0; i < nodes; ++i) {
+    const Expr e = plan_.expr(i);
+    const auto op = static_cast<ExprOp>(e.op);
+    if (op == ExprOp::LOOPVAR || op == ExprOp::SLOT || op == ExprOp::LETVAR)
+      out_.open_[i] = BoundPlan::kVaries;
+    if (op == ExprOp::BOUNDVAR) out_.open_[i] = 1u << e.arg;
+    if (op < ExprOp::ADD && op != ExprOp::LOAD) continue;
+    const u32 first = op == ExprOp::LOAD ? kNone : e.a;
+    for (const u32 operand : {first, e.b, e.c}) {
+      if (operand != kNone) out_.open_[i] |= out_.open_[operand];
+    }
+    if (op == ExprOp::REDUCE || op == ExprOp::SEARCH) out_.open_[i] &= ~(1u << (e.arg >> 8));
+  }
+}
+
 void Binder::make_affine(u32 node) {
   const Expr e = plan_.expr(node);
   BoundExpr& out = out_.exprs_[node];
@@ -100,7 +121,7 @@ void Binder::make_affine(u32 node) {
       ok = affine_product(e, &form);
       break;
     default:
-      ok = affine_constant(e, &form);
+      ok = affine_constant(node, e, &form);
   }
   out.affine = ok;
   if (ok) out.form = form;
@@ -145,13 +166,14 @@ bool Binder::affine_product(const Expr& e, Affine* out) const {
   return true;
 }
 
-// Nodes whose operands are all constants become constants themselves. Reductions are left to the
-// evaluator, since their bodies name variables of their own.
-bool Binder::affine_constant(const Expr& e, Affine* out) const {
+// Nodes whose operands are all constants become constants themselves, and so do reductions that
+// depend on nothing else.
+bool Binder::affine_constant(u32 node, const Expr& e, Affine* out) const {
   const auto op = static_cast<ExprOp>(e.op);
-  if (op == ExprOp::BOUNDVAR || op == ExprOp::REDUCE || op == ExprOp::SEARCH) return false;
+  const bool folds = op == ExprOp::REDUCE || op == ExprOp::SEARCH;
+  if (op == ExprOp::BOUNDVAR || (folds && out_.open_[node] != 0)) return false;
   const bool leaf = op == ExprOp::CONST || op == ExprOp::SYMBOL || op == ExprOp::SHAPE;
-  if (!leaf) {
+  if (!leaf && !folds) {
     const u32 first = op == ExprOp::LOAD ? kNone : e.a;
     for (const u32 operand : {first, e.b, e.c}) {
       if (operand != kNone && !out_.exprs_[operand].constant()) return false;
@@ -202,11 +224,18 @@ Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
     }
     case ExprOp::FLOORDIV:
     case ExprOp::MOD: {
-      const BoundExpr& divisor = out_.exprs_[e.b];
-      if (!divisor.constant() || divisor.form.base < 1) return Interval::unknown();
-      if (op == ExprOp::MOD) return {0, divisor.form.base - 1};
+      Interval by = range_of(e.b, loops, depth + 1);
+      if (by.lo < 0 || by.hi < 1) return Interval::unknown();
+      by.lo = std::max<i128>(by.lo, 1);  // dividing by 0 gives no value
+      if (op == ExprOp::MOD) return {0, by.hi - 1};
       const Interval a = range_of(e.a, loops, depth + 1);
-      return {floor_div(a.lo, divisor.form.base), floor_div(a.hi, divisor.form.base)};
+      return {std::min(floor_div(a.lo, by.lo), floor_div(a.lo, by.hi)),
+              std::max(floor_div(a.hi, by.lo), floor_div(a.hi, by.hi))};
+    }
+    case ExprOp::SEARCH: {
+      const Interval lo = range_of(e.a, loops, depth + 1);
+      const Interval hi = range_of(e.b, loops, depth + 1);
+      return {std::min(lo.lo, hi.lo), hi.hi};
     }
     default:
       return Interval::unknown();
@@ -401,6 +430,10 @@ bool Binder::bind_site(u32 site, bool alive) {
     out.num_accesses += 1;
   }
   if (!keep_registers(site)) return false;
+  for (u32 i = 0; i < out_.fields_.size(); ++i) {
+    const Descriptor d = plan_.get<Section::DESCRIPTOR>(i);
+    if (d.site == site) out_.fields_[i] = use(d.expr, ranges_);
+  }
   if (is_load) return true;
   const Kernel k = plan_.get<Section::KERNEL>(s.kernel);
   out.hash.add(keys, kHashKernel, k.name_hash);

@@ -145,7 +145,11 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
   const Alloc record = plan_.get<Section::ALLOC>(alloc);
   const i64 workers = static_cast<i64>(options_.workers);
   const i64 least = std::max<i64>(workers, options_.lanes);
-  out.copies = std::clamp(static_cast<i64>(kCopiesBytes / out.bytes), least,
+  u64 room = kCopiesBytes;
+  if (options_.workspace_limit != 0) {
+    room = std::min(room, options_.workspace_limit / out_.allocs_.size());
+  }
+  out.copies = std::clamp(static_cast<i64>(room / out.bytes), least,
                           std::max(least, kCopiesPerWorker * workers));
   if (record.cap != kNone) {  // what the plan says counts, even where workers have to wait
     i64 cap = 0;
@@ -229,6 +233,17 @@ bool Binder::make_workspace() {
   u64 total = 0;
   for (const BoundAlloc& alloc : out_.allocs_) {
     total += alloc.bytes * static_cast<u64>(alloc.copies);
+  }
+  if (options_.workspace_limit != 0 && total > options_.workspace_limit) {
+    const auto largest = std::max_element(
+        out_.allocs_.begin(), out_.allocs_.end(), [](const BoundAlloc& a, const BoundAlloc& b) {
+          return a.bytes * static_cast<u64>(a.copies) < b.bytes * static_cast<u64>(b.copies);
+        });
+    return fail_tensor(largest->tensors.front(), Status::NO_MEMORY,
+                       "temporaries need " + std::to_string(total) + " bytes, of which these are " +
+                           std::to_string(largest->copies) + " times " +
+                           std::to_string(largest->bytes) + ", and workspace_limit is " +
+                           std::to_string(options_.workspace_limit));
   }
   std::shared_ptr<Workspace>& known = *options_.workspace;
   if (known == nullptr || known->bytes() < total) {

@@ -37,10 +37,11 @@ class Binder {
   bool fail(u32 symbol, std::string message, Status status = Status::BIND_ERROR);
 
   // bind.cpp: expressions, loops, accesses
+  void find_open();
   void make_affine(u32 node);
   bool affine_sum(const Expr& e, i64 sign, Affine* out) const;
   bool affine_product(const Expr& e, Affine* out) const;
-  bool affine_constant(const Expr& e, Affine* out) const;
+  bool affine_constant(u32 node, const Expr& e, Affine* out) const;
   Interval range_of(u32 node, const Interval* loops, u32 depth = 0) const;
   Interval range_of_affine(const Affine& form, const Interval* loops) const;
   BoundExpr use(u32 node, const Interval* loops) const;

@@ -170,7 +170,16 @@ bool BoundPlan::eval_fold(const Expr& e, const Env& env, i64* out, Error* error)
   }
   const auto op = static_cast<ReduceOp>(e.arg & 0xFF);
   i64 total = fold_identity(op);
-  for (x = lo; x < hi; ++x) {
+  for (x = lo; x < hi;) {
+    i64 values[kBlock];
+    const auto count =
+        static_cast<u32>(std::min<u64>(kBlock, static_cast<u64>(hi) - static_cast<u64>(x)));
+    bool whole = eval_block(e.c, inner, e.arg >> 8, count, values);
+    for (u32 k = 0; k < count && whole; ++k) whole = fold_step(op, values[k], &total);
+    if (!whole) break;
+    x += count;
+  }
+  for (; x < hi; ++x) {  // where a block has failed: the element to blame
     if (!eval_node(e.c, inner, &value, error)) return false;
     if (!fold_step(op, value, &total))
       return fail(error, Status::ARITHMETIC, "integer overflow in a reduction");

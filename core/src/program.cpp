@@ -24,6 +24,7 @@ std::unique_ptr<Program> Program::make(std::shared_ptr<const LoadedPlan> plan,
   if (!ScheduleConfig::decode(plan->view, &p->config_, error)) return nullptr;
   p->workers_ = std::max<u32>(options.num_workers, 1);
   p->seed_ = options.seed;
+  p->workspace_limit_ = options.workspace_limit;
   p->kernels_.resize(plan->view.count(Section::KERNEL));
   p->plan_ = std::move(plan);
   return p;
@@ -123,8 +124,9 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
     const std::lock_guard lock(pool_->mutex);
     workspace = workspace_;
   }
-  fresh.plan = BoundPlan::bind(plan(), bindings, count, error,
-                               {workers_, config_.most_lanes(workers_), &workspace});
+  fresh.plan = BoundPlan::bind(
+      plan(), bindings, count, error,
+      {workers_, config_.most_lanes(workers_), &workspace, false, workspace_limit_});
   if (workspace != nullptr) {
     const std::lock_guard lock(pool_->mutex);
     workspace_ = std::move(workspace);

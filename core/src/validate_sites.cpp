@@ -131,7 +131,8 @@ void check_places(const Context& c) {
 void check_descriptors(const Context& c) {
   for (u32 i = 0; i < c.count(Section::DESCRIPTOR); ++i) {
     const Descriptor d = c.get<Section::DESCRIPTOR>(i);
-    c.use(d.expr, scalar_type(d.dtype), Scope{.loops = level_of(c, d.site)},
+    c.use(d.expr, scalar_type(d.dtype),
+          Scope{.loops = level_of(c, d.site), .lets = ~u64{0}, .slots = true},
           c.at(Section::DESCRIPTOR, i, offsetof(Descriptor, expr)), "Descriptor.expr");
   }
 }

@@ -18,6 +18,9 @@ from pto_wsp.errors import ScheduleError as ScheduleError
 from pto_wsp.errors import SynchronizeTimeout as SynchronizeTimeout
 from pto_wsp.errors import TypeCheckError as TypeCheckError
 from pto_wsp.errors import WindowOverflow as WindowOverflow
+from pto_wsp.frontend import AUTO as AUTO
+from pto_wsp.frontend import DYNAMIC as DYNAMIC
+from pto_wsp.frontend import PAD_LAST as PAD_LAST
 from pto_wsp.frontend import Accum as Accum
 from pto_wsp.frontend import Affinity as Affinity
 from pto_wsp.frontend import Constexpr as Constexpr
@@ -25,6 +28,7 @@ from pto_wsp.frontend import Dense as Dense
 from pto_wsp.frontend import DenseDyn as DenseDyn
 from pto_wsp.frontend import Deps as Deps
 from pto_wsp.frontend import DispatchPolicy as DispatchPolicy
+from pto_wsp.frontend import Graph as Graph
 from pto_wsp.frontend import In as In
 from pto_wsp.frontend import InOut as InOut
 from pto_wsp.frontend import Interleaved as Interleaved
@@ -41,7 +45,9 @@ from pto_wsp.frontend import Pools as Pools
 from pto_wsp.frontend import Ragged as Ragged
 from pto_wsp.frontend import ReadyPolicy as ReadyPolicy
 from pto_wsp.frontend import Scalar as Scalar
+from pto_wsp.frontend import Schedule as Schedule
 from pto_wsp.frontend import Sequential as Sequential
+from pto_wsp.frontend import Space as Space
 from pto_wsp.frontend import Sparse as Sparse
 from pto_wsp.frontend import StartPolicy as StartPolicy
 from pto_wsp.frontend import TaskWindow as TaskWindow
@@ -56,7 +62,10 @@ from pto_wsp.frontend import Token as Token
 from pto_wsp.frontend import TracePolicy as TracePolicy
 from pto_wsp.frontend import WindowMode as WindowMode
 from pto_wsp.frontend import Workload as Workload
+from pto_wsp.frontend import Workspace as Workspace
+from pto_wsp.frontend import axis as axis
 from pto_wsp.frontend import combine as combine
+from pto_wsp.frontend import default as default
 from pto_wsp.frontend import install_compiler as _install_compiler
 from pto_wsp.frontend import kernel as kernel
 from pto_wsp.frontend import maximum as maximum
@@ -69,19 +78,28 @@ from pto_wsp.frontend import reduce_sum as reduce_sum
 from pto_wsp.frontend import relayout as relayout
 from pto_wsp.frontend import search as search
 from pto_wsp.frontend import select as select
+from pto_wsp.frontend import select_tier as select_tier
 from pto_wsp.frontend import sequential as sequential
 from pto_wsp.frontend import slot_load_u64 as slot_load_u64
 from pto_wsp.frontend import slot_set_u64 as slot_set_u64
 from pto_wsp.frontend import slot_u64 as slot_u64
+from pto_wsp.frontend import tier as tier
+from pto_wsp.frontend import tiers as tiers
 from pto_wsp.frontend import workload as workload
 
 if TYPE_CHECKING:
     from pto_wsp.kernels import pto as pto
+    from pto_wsp.launching import launch as launch
     from pto_wsp.plan import Plan as Plan
     from pto_wsp.runtime.program import Program as Program
 
 # Compiling loads the native core; a program that only traces does without it.
-_LOADED_ON_USE = {"Plan": "pto_wsp.driver", "Program": "pto_wsp.driver", "pto": "pto_wsp.kernels"}
+_LOADED_ON_USE = {
+    "Plan": "pto_wsp.driver",
+    "Program": "pto_wsp.driver",
+    "launch": "pto_wsp.launching",
+    "pto": "pto_wsp.kernels",
+}
 
 
 def __getattr__(name: str) -> Any:

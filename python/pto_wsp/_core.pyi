@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy
+import numpy.typing
 
 
 def plan_validate(plan: bytes) -> tuple[int, str] | None:
@@ -56,7 +57,7 @@ class NativeProgram:
     """A loaded plan with its worker threads."""
 
     @staticmethod
-    def load(plan: bytes, workers: int, seed: int) -> tuple[NativeProgram | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
+    def load(plan: bytes, workers: int, seed: int, workspace_limit: int) -> tuple[NativeProgram | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A program, or the reason why there is none."""
 
     def set_native_kernel(self, kernel: int, address: int, scratch: int) -> None:
@@ -87,6 +88,11 @@ class NativeProgram:
 
     def generate(self, values: tuple[object, ...]) -> tuple[int, int, int, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """Number of tasks and the two lanes of their hash, or an error."""
+
+    def descriptors(self, values: tuple[object, ...], cells: numpy.typing.NDArray[numpy.uint32], out: numpy.typing.NDArray[numpy.uint32]) -> tuple[int, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
+        """
+        Writes a row for each of the first tasks, as the cells of their sites say; how many tasks there are, or an error.
+        """
 
     def close(self) -> None:
         """Ends runs in flight and joins all threads."""

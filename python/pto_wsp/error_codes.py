@@ -50,6 +50,9 @@ class Code(Enum):
     AFTER = "PTO129", "after= that names no tasks"
     AXIS_PARTS = "PTO130", "an axis made of the wrong parts"
     AFTER_LATER = "PTO131", "after= that names a later task"
+    SPACE = "PTO132", "a space, an axis or a generator that cannot be"
+    TIERS = "PTO133", "tiers that are no chain of kernels"
+    GRAPH = "PTO134", "a stage or a dependence that a graph does not have"
     ARRAY_CHANGED = "PTO140", "an array that changed after its values were traced"
 
     KERNEL_FUNCTION = "PTO201", "a function that cannot be a kernel"

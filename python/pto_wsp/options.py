@@ -99,8 +99,16 @@ SEED = Option(
     _within(0, 2**64 - 1),
 )
 
+WORKSPACE_LIMIT = Option(
+    "workspace_limit",
+    "an integer of at least 0",
+    0,
+    "most bytes for temporaries of a run, which is refused if it needs more; 0: no limit",
+    _within(0, 2**63 - 1),
+)
+
 COMMON: tuple[Option[Any], ...] = (OPTIMIZATION_LEVEL, ENABLE_DEBUG, ENABLE_PROFILING, VERIFY)
-OPTIONS: tuple[Option[Any], ...] = (*COMMON, NUM_THREADS, SEED)
+OPTIONS: tuple[Option[Any], ...] = (*COMMON, NUM_THREADS, SEED, WORKSPACE_LIMIT)
 
 # By name: why there is no such option, and what to do instead.
 ELSEWHERE: dict[str, tuple[str, str]] = {

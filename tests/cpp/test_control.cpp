@@ -64,7 +64,7 @@ std::vector<i64> run(u32 workers, i64 n, ptowsp_stats* stats, i32 flags = 0,
   ptowsp_error error{};
   ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
   CHECK(plan != nullptr);
-  const ptowsp_options options{workers, 0, 1};
+  const ptowsp_options options{workers, 0, 1, 0};
   ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
   CHECK(program != nullptr);
   ptowsp_program_set_kernel(program, ptowsp_plan_kernel(plan, "route"), route, nullptr);

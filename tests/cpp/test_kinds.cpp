@@ -72,7 +72,7 @@ std::vector<i64> run(const char* path, u32 workers, i64 n, ptowsp_stats* stats,
   ptowsp_error error{};
   ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
   CHECK(plan != nullptr);
-  const ptowsp_options options{workers, 0, 1};
+  const ptowsp_options options{workers, 0, 1, 0};
   ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
   CHECK(program != nullptr);
   for (u32 k = 0; k < 2; ++k) {  // two specialisations: for temporaries, and for tokens of pages

@@ -30,7 +30,7 @@ struct Native {
     const std::vector<u8> bytes = maker->bytes();
     plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
     CHECK(plan != nullptr);
-    const ptowsp_options options{workers, 0, 1};
+    const ptowsp_options options{workers, 0, 1, 0};
     program = ptowsp_program_new(plan, &options, &error);
     CHECK(program != nullptr);
     if (program != nullptr) ptowsp_program_set_kernel(program, 0, kernel, user);
@@ -261,7 +261,7 @@ TEST(directives_that_cannot_be_enforced_are_refused) {
     ptowsp_error error{};
     ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
     CHECK(plan != nullptr);
-    const ptowsp_options options{1, 0, 0};
+    const ptowsp_options options{1, 0, 0, 0};
     CHECK(ptowsp_program_new(plan, &options, &error) == nullptr);
     CHECK_EQ(error.status, number(Status::SCHEDULE_ERROR));
     ptowsp_plan_free(plan);
@@ -286,7 +286,7 @@ TEST(a_worker_has_scratch_memory_for_the_largest_kernel) {
   const auto bytes = w.maker.bytes();
   ptowsp_error error{};
   ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
-  const ptowsp_options options{2, 0, 0};
+  const ptowsp_options options{2, 0, 0, 0};
   ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
   const auto kernel = [](const ptowsp_call* call, void* user) -> int32_t {
     const auto at = reinterpret_cast<std::uintptr_t>(call->scratch);
@@ -345,7 +345,7 @@ Error run_planted(const Planted& plan, u32 workers) {
   PlanFault fault;
   CHECK(validate(loaded->bytes.data(), loaded->bytes.size(), &loaded->view, &fault));
   Error error;
-  const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1}, &error);
+  const auto program = Program::make(loaded, ptowsp_options{workers, 0, 1, 0}, &error);
   program->set_kernel(0, {kernel, nullptr});
   const auto bindings = w.bind(plan.rows, plan.cols);
   const auto run = program->prepare(bindings.data(), bindings.size(), false, plan.control, &error);

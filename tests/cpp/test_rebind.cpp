@@ -318,7 +318,7 @@ struct Native {
   ptowsp_program* program;
   Native(const std::vector<u8>& bytes, u32 workers) {
     plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
-    const ptowsp_options options{workers, 0, 1};
+    const ptowsp_options options{workers, 0, 1, 0};
     program = ptowsp_program_new(plan, &options, &error);
     ptowsp_program_set_kernel(program, 0, mix_kernel, nullptr);
   }

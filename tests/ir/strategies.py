@@ -331,7 +331,11 @@ class _Maker:
             lambda: tuple(ir.LoopVar(v) for v in self.loops),
             lambda: tuple(self.expr(1) for _ in range(self.pick(0, 1, 2))),
         )
-        return ir.Call(self.kernels[params].name, indices, args, self.draw(locs))
+        names = self.pick((), ("tier",), ("start", "stop"))
+        fields = tuple((name, self.expr(1)) for name in names)
+        stage = self.pick(None, "prefill", "stage")
+        name, loc = self.kernels[params].name, self.draw(locs)
+        return ir.Call(name, indices, args, loc, fields=fields, stage=stage)
 
     def scalars(self, params: tuple[ir.AnyParam, ...]) -> tuple[Expr, ...]:
         values = {

@@ -16,7 +16,7 @@ import pto_wsp
 from pto_wsp import _core, dtypes
 from pto_wsp.backends.cpu import trace as cpu_trace
 from pto_wsp.frontend import policies
-from pto_wsp.frontend.schedule import Schedule
+from pto_wsp.frontend.schedule import DirectiveSet
 from pto_wsp.runtime.stats import Stats
 
 
@@ -62,7 +62,7 @@ def test_enumerations(policy: type[IntEnum]) -> None:
 
 def test_directives_have_their_numbers() -> None:
     everything = (
-        Schedule()
+        DirectiveSet()
         .task_graph(
             deps=policies.Deps.auto(),
             window=policies.TaskWindow(),
@@ -79,7 +79,7 @@ def test_directives_have_their_numbers() -> None:
         .with_batch_deps(2)
         .with_prefetch(policies.Prefetch("rows", 2))
     )
-    placed = Schedule().with_affinity({"rows": policies.Affinity.SPREAD})
+    placed = DirectiveSet().with_affinity({"rows": policies.Affinity.SPREAD})
     names = {d.name for d in (*everything.directives(), *placed.directives())}
     assert len(names) == 14
     assert names <= in_core("Directive").keys()

@@ -129,6 +129,8 @@ struct BindOptions {
   u32 workers = 1;
   u32 lanes = 1;  // iterations of one loop that are generated at a time
   std::shared_ptr<Workspace>* workspace = nullptr;  // what earlier runs had; grows as needed
+  bool fields = false;                              // of descriptors are bound as well
+  u64 workspace_limit = 0;                          // most bytes for temporaries; 0: no limit
 };
 
 // What one task touches of one tensor.
@@ -309,6 +311,8 @@ class BoundPlan {
   bool find_pages(const Region& region, bool whole, ptowsp_view* view, ptowsp_pages* out,
                   Error* error) const;
   const BoundScalar& scalar(u32 i) const { return scalars_[i]; }
+  // By DESCRIPTOR, where BindOptions asked for them.
+  const BoundExpr& field(u32 i) const { return fields_[i]; }
   const BoundAfter& after(u32 i) const { return afters_[i]; }
   const BoundExpr& after_index(u32 i) const { return after_indices_[i]; }
   // Scalar argument `i` as the kernel gets it; false if it has no value or does not fit its dtype.
@@ -356,8 +360,17 @@ class BoundPlan {
     i64 bound[kMaxBoundVars];  // of enclosing REDUCE and SEARCH nodes
   };
   bool eval_node(u32 node, const Env& env, i64* out, Error* error) const {
-    return eval_expr(plan_->expr(node), env, out, error);
+    const Expr& e = plan_->expr(node);
+    const bool folds = e.op >= static_cast<u8>(ExprOp::REDUCE);
+    if (folds && exprs_[node].constant()) {
+      *out = exprs_[node].form.base;
+      return true;
+    }
+    return eval_expr(e, env, out, error);
   }
+  static constexpr u32 kBlock = 64;  // elements of a reduction that are evaluated at a time
+  bool eval_block(u32 node, const Env& env, u32 level, u32 count, i64* out) const;
+  bool block_load(const Expr& e, const Env& env, u32 level, u32 count, i64* out) const;
   bool eval_expr(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_load(const Expr& e, const Env& env, i64* out, Error* error) const;
@@ -367,16 +380,21 @@ class BoundPlan {
 
   const PlanView* plan_ = nullptr;
   std::vector<Instr> code_;
-  std::vector<i64> symbols_;           // by SYMBOL: value of extents, scalars and facts
-  std::vector<BoundArray> arrays_;     // by SYMBOL
-  std::vector<BoundTensor> tensors_;   // by TENSOR
-  std::vector<BoundExpr> exprs_;       // by EXPR
+  std::vector<i64> symbols_;          // by SYMBOL: value of extents, scalars and facts
+  std::vector<BoundArray> arrays_;    // by SYMBOL
+  std::vector<BoundTensor> tensors_;  // by TENSOR
+  std::vector<BoundExpr> exprs_;      // by EXPR
+  // By EXPR: what it needs from around it, a bit for each level of REDUCE and SEARCH and kVaries
+  // for loops, slots and lets.
+  static constexpr u32 kVaries = 1u << 31;
+  std::vector<u32> open_;
   std::vector<BoundLoop> loops_;       // by AXIS
   std::vector<BoundAccess> accesses_;  // by ACCESS, then for words that name one again
   std::vector<BoundDim> dims_;
   std::vector<BoundSite> sites_;    // by SITE
   std::vector<u32> site_accesses_;  // the accesses of each site, in argument order
   std::vector<BoundScalar> scalars_;
+  std::vector<BoundExpr> fields_;  // by DESCRIPTOR
   std::vector<BoundAfter> afters_;
   std::vector<BoundExpr> after_indices_;
   u32 num_storages_ = 0;

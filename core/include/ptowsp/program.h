@@ -52,6 +52,12 @@ class Program {
   // A run with these bindings, not started. Null: `error` says what does not fit.
   std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count, bool hashed,
                                      RunControl control, Error* error);
+  // The plan with these values and the fields of its descriptors, for looking at; null: `error`.
+  std::unique_ptr<BoundPlan> bind_fields(const ptowsp_binding* bindings, std::size_t count,
+                                         Error* error) const {
+    return BoundPlan::bind(plan(), bindings, count, error,
+                           {workers_, config_.most_lanes(workers_), nullptr, true, 0});
+  }
   // Waits for its turn, runs with the calling thread as worker 0, returns when it has ended.
   void run(QueuedRun* run);
   // Queues the run for the driver thread and returns.
@@ -96,6 +102,7 @@ class Program {
   ScheduleConfig config_;
   u32 workers_ = 1;
   u64 seed_ = 0;
+  u64 workspace_limit_ = 0;
   std::vector<KernelSlot> kernels_;
   std::shared_ptr<Workspace> workspace_;  // runs come one after the other, so they share it
   std::unique_ptr<Pool> pool_ = std::make_unique<Pool>();

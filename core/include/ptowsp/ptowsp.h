@@ -116,7 +116,8 @@ typedef int32_t (*ptowsp_interrupt_fn)(void* user);
 typedef struct {
   uint32_t num_workers; /* at least 1 */
   uint32_t reserved;
-  uint64_t seed; /* of the victims that thieves choose */
+  uint64_t seed;            /* of the victims that thieves choose */
+  uint64_t workspace_limit; /* most bytes for temporaries; 0: no limit */
 } ptowsp_options;
 
 /* Counters of a run; stats.def says what each one means. */
@@ -274,6 +275,27 @@ void ptowsp_run_free(ptowsp_run* run);
 int32_t ptowsp_generate(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
                         ptowsp_interrupt_fn interrupt, void* user, uint64_t* tasks,
                         uint64_t hash[2], ptowsp_error* error);
+
+/* What stands in one column of the descriptors of a site's tasks. */
+enum {
+  PTOWSP_CELL_CONSTANT = 0,       /* arg itself; UINT32_MAX: they have no such number */
+  PTOWSP_CELL_LOOP = 1,           /* index of the loop at level arg */
+  PTOWSP_CELL_FIELD = 2,          /* record arg of DESCRIPTOR */
+  PTOWSP_CELL_WORKSPACE_LOW = 3,  /* where the first of its temporaries lies: the low 32 bits */
+  PTOWSP_CELL_WORKSPACE_HIGH = 4, /* and the others; all ones if it has none */
+};
+typedef struct ptowsp_descriptor_cell {
+  uint32_t from;
+  uint32_t arg;
+} ptowsp_descriptor_cell;
+
+/* Walks the plan without running anything and writes a row of `columns` words, at most 64, for each
+ * of the first `capacity` tasks, as `cells` says: `columns` entries for each of the `sites` of the
+ * plan. `tasks` is how many there are in all. */
+int32_t ptowsp_descriptors(ptowsp_program* program, const ptowsp_binding* bindings, size_t count,
+                           const ptowsp_descriptor_cell* cells, uint32_t sites, uint32_t columns,
+                           uint32_t* out, uint64_t capacity, ptowsp_interrupt_fn interrupt,
+                           void* user, uint64_t* tasks, ptowsp_error* error);
 
 #ifdef __cplusplus
 }

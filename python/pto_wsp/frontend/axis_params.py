@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from pto_wsp import ir, srcloc
@@ -135,6 +136,27 @@ class AxisParam:
 
     def __repr__(self) -> str:
         return f"<axis {self.name}: {self.axis!r}>"
+
+
+class LoopAxis(ABC):
+    """An axis with a name and parts that are known where it is looped over."""
+
+    name: str
+    padded: bool
+    key: object  # what loops over it have in common
+
+    @property
+    @abstractmethod
+    def first(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def end(self) -> SymInt: ...
+
+    @property
+    @abstractmethod
+    def tile(self) -> SymInt | None:
+        """Elements of a tile; None if there are no tiles."""
 
 
 def extent_of(tracer: Tracer, param: AxisParam, loc: SrcLoc | None) -> SymInt:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, cast, overload
 
@@ -89,9 +89,14 @@ class Kernel(TileMethods):
         return self.call((), args, kwargs)
 
     def call(
-        self, indices: tuple[SymInt, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        indices: tuple[SymInt, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        fields: Mapping[str, SymInt] | None = None,
     ) -> Handle:
-        """Trace one call. `after=` names calls whose tasks it waits for."""
+        """Trace one call. `after=` names calls whose tasks it waits for; `fields` are those of its
+        descriptor."""
         waited = () if self._has("after") else waits(kwargs.pop("after", None))
         tracer = current(f"a call of kernel {self.name}")
         values = self._bind(args, kwargs)
@@ -113,7 +118,8 @@ class Kernel(TileMethods):
         identity = tuple(lower(index) for index in indices)
         label = tracer.new_label(self.name)
         loc = srcloc.here()
-        tracer.emit(ir.Call(name, identity, tuple(arguments), loc, label, waited))
+        described = tuple((name, lower(value)) for name, value in (fields or {}).items())
+        tracer.emit(ir.Call(name, identity, tuple(arguments), loc, label, waited, described))
         return Handle(tracer, label, tuple(loop.scope for loop in tracer.loops))
 
     def _has(self, name: str) -> bool:

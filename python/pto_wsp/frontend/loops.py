@@ -12,7 +12,7 @@ from pto_wsp import ir
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
-from pto_wsp.frontend.axis_params import AxisParam, extent_of, row_loops, tile_size
+from pto_wsp.frontend.axis_params import AxisParam, LoopAxis, extent_of, row_loops, tile_size
 from pto_wsp.frontend.conditions import Branch, otherwise, when
 from pto_wsp.frontend.nests import Nest, Variables, new_variable
 from pto_wsp.frontend.scalar_expr import (
@@ -25,16 +25,15 @@ from pto_wsp.frontend.scalar_expr import (
     as_symint,
     lower,
     lower_bool,
-    minimum,
 )
 from pto_wsp.frontend.sparse_rows import Row, SelNest
 from pto_wsp.frontend.tensor import Tensor
-from pto_wsp.frontend.tile_vars import TileVar
+from pto_wsp.frontend.tile_vars import TileVar, tile_count
 from pto_wsp.frontend.trace import OpenLoop, Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
 # Inside a workload an axis is an AxisParam; users may annotate the parameter with what they pass.
-Loopable: TypeAlias = AxisParam | Axis | SymInt | ScalarLike | int | np.integer[Any]
+Loopable: TypeAlias = AxisParam | LoopAxis | Axis | SymInt | ScalarLike | int | np.integer[Any]
 Two: TypeAlias = tuple[SymInt, SymInt]
 Three: TypeAlias = tuple[SymInt, SymInt, SymInt]
 
@@ -49,19 +48,31 @@ class AxisNest(Nest[Variables]):
     def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
         if isinstance(axis, ScalarLike):
             axis = axis.as_scalar()
+        if isinstance(axis, LoopAxis):
+            return self._named(axis, name)
         head, of_axis = self._head(axis, name)
         loop = self.tracer.open_loop(head, of_axis)
         if isinstance(axis, AxisParam) and isinstance(axis.axis, Tiled):
             return loop, self._tile(axis, axis.axis, loop)
         return loop, loop.variable
 
+    def _named(self, axis: LoopAxis, name: str | None) -> tuple[OpenLoop, SymInt]:
+        whole = axis.end - axis.first
+        extent = lower(whole if axis.tile is None else tile_count(whole, axis.tile))
+        kind = ir.AxisKind.DENSE if isinstance(extent, ir.Const) else ir.AxisKind.EXPR
+        head = self._loop(name, axis.name, kind, extent)
+        if axis.tile is None:
+            loop = self.tracer.open_loop(replace(head, start=ir.Const(axis.first)), axis.key)
+            return loop, loop.variable
+        loop = self.tracer.open_loop(head, axis.key)
+        tiles = axis.tile, axis.end, axis.first
+        return loop, TileVar.of(loop.variable, *tiles, padded=axis.padded)
+
     def _tile(self, param: AxisParam, tiled: Tiled, loop: OpenLoop) -> TileVar:
         inner = AxisParam(param.names["extent"], tiled.axis)
         extent = extent_of(self.tracer, inner, self.pending.loc)
         size = tile_size(self.tracer, param, tiled.size)
-        start = loop.variable * size
-        end = start + size
-        return TileVar(loop.variable, start, end if tiled.pad_last else minimum(end, extent))
+        return TileVar.of(loop.variable, size, extent, padded=tiled.pad_last)
 
     def _head(self, axis: object, name: str | None) -> tuple[ir.Loop, Axis | None]:
         """The loop over one axis, without its body, and the axis object that it runs over."""

@@ -49,7 +49,7 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Schedule:
+class DirectiveSet:
     """The directives given so far; None is the default. Prints as the calls that give them."""
 
     deps: Deps | None = None
@@ -72,7 +72,7 @@ class Schedule:
 
     # --- the calls ---
 
-    def task_graph(self, **given: object) -> Schedule:
+    def task_graph(self, **given: object) -> DirectiveSet:
         """This schedule with the given directives replaced or added."""
         kinds: dict[str, tuple[type[object], str]] = {
             "deps": (Deps, "Deps.auto()"),
@@ -87,13 +87,13 @@ class Schedule:
         }
         return self._with(**{name: value for name, value in checked.items() if value is not None})
 
-    def with_dispatch(self, policy: object) -> Schedule:
+    def with_dispatch(self, policy: object) -> DirectiveSet:
         example = "DispatchPolicy.round_robin(4)"
         return self._with(dispatch=_checked("dispatch", "policy", policy, DispatchPolicy, example))
 
     def with_threshold(
         self, metric: object, thresholds: Sequence[int], policies: Sequence[DispatchPolicy]
-    ) -> Schedule:
+    ) -> DirectiveSet:
         found = _checked("dispatch_threshold", "metric", metric, Metric, "Metric.num_tasks()")
         assert found is not None
         numbers = [as_int(number) for number in thresholds]
@@ -106,22 +106,22 @@ class Schedule:
             )
         return self._with(dispatch_threshold=Levels(found, tuple(known), tuple(policies)))
 
-    def with_streams(self, count: int) -> Schedule:
+    def with_streams(self, count: int) -> DirectiveSet:
         return self._with(streams=positive(count, "streams(n)"))
 
-    def with_stream_by(self, key: Callable[[Any], Any]) -> Schedule:
+    def with_stream_by(self, key: Callable[[Any], Any]) -> DirectiveSet:
         return self._with(stream_by=key_of(key, "stream_by"))
 
-    def with_timing(self, policy: object) -> Schedule:
+    def with_timing(self, policy: object) -> DirectiveSet:
         example = "TimingPolicy.batched(16)"
         return self._with(timing=_checked("timing", "policy", policy, TimingPolicy, example))
 
-    def with_depth(self, gate: DepthGate) -> Schedule:
+    def with_depth(self, gate: DepthGate) -> DirectiveSet:
         """One gate more, or another one of the same scope."""
         kept = tuple(g for g in self.pipeline_depth or () if g.scope != gate.scope)
         return self._with(pipeline_depth=(*kept, gate))
 
-    def with_order(self, given: Mapping[str, object]) -> Schedule:
+    def with_order(self, given: Mapping[str, object]) -> DirectiveSet:
         """The order of some axes more, or another one."""
         if not given:
             raise directive_error(
@@ -134,15 +134,15 @@ class Schedule:
             orders[axis] = found
         return self._with(order=tuple(orders.items()))
 
-    def with_batch_deps(self, count: int) -> Schedule:
+    def with_batch_deps(self, count: int) -> DirectiveSet:
         return self._with(batch_deps=positive(count, "batch_deps(n)"))
 
-    def with_prefetch(self, ahead: Prefetch) -> Schedule:
+    def with_prefetch(self, ahead: Prefetch) -> DirectiveSet:
         """One axis more, or another depth of the same one."""
         kept = tuple(p for p in self.prefetch or () if p.axis != ahead.axis)
         return self._with(prefetch=(*kept, ahead))
 
-    def with_affinity(self, axes: Mapping[str, object]) -> Schedule:
+    def with_affinity(self, axes: Mapping[str, object]) -> DirectiveSet:
         if len(axes) != 1:
             raise directive_error(
                 f"affinity of {len(axes)} axes",
@@ -158,7 +158,7 @@ class Schedule:
             )
         return self._with(affinity=(axis, policy))
 
-    def _with(self, **new: object) -> Schedule:
+    def _with(self, **new: object) -> DirectiveSet:
         loc = srcloc.here()
         kept = tuple(entry for entry in self.locs if entry[0] not in new)
         changed = replace(self, **new, locs=(*kept, *((name, loc) for name in new)))

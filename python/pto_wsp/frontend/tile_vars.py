@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pto_wsp.frontend.scalar_expr import SymInt
+from pto_wsp.frontend.scalar_expr import SymInt, minimum
 
 
 class TileVar(SymInt):
@@ -15,6 +15,13 @@ class TileVar(SymInt):
         super().__init__(number.polynomial, number.scopes)
         self._start = start
         self._stop = stop
+
+    @staticmethod
+    def of(number: SymInt, size: SymInt, end: SymInt, first: int = 0, *, padded: bool) -> TileVar:
+        """A tile of `size` elements, of those from `first` to `end`."""
+        start = number * size + first
+        stop = start + size
+        return TileVar(number, start, stop if padded else minimum(stop, end))
 
     @property
     def start(self) -> SymInt:

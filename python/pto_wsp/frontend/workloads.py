@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
 from types import FunctionType
@@ -18,24 +18,9 @@ from pto_wsp.frontend import trace
 from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_signature
 from pto_wsp.frontend.captures import captured_arrays
 from pto_wsp.frontend.compose import Traced, merge
+from pto_wsp.frontend.directives import Directives, Schedule
 from pto_wsp.frontend.kernels import Kernel
-from pto_wsp.frontend.keys import key_of
-from pto_wsp.frontend.policies import (
-    Affinity,
-    Deps,
-    DepthGate,
-    DispatchPolicy,
-    Metric,
-    OrderPolicy,
-    Pools,
-    Prefetch,
-    ReadyPolicy,
-    StartPolicy,
-    TaskWindow,
-    TimingPolicy,
-    TracePolicy,
-)
-from pto_wsp.frontend.schedule import Schedule
+from pto_wsp.frontend.schedule import DirectiveSet
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.srcloc import SrcLoc
 
@@ -57,11 +42,11 @@ class _Once:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
-class Workload:
+class Workload(Directives):
     """A workload with its arguments and its schedule. Immutable: scheduling gives a new value."""
 
     name: str
-    schedule: Schedule
+    schedule: DirectiveSet
     _source: _Once  # the trace without a schedule, shared by all values that differ in it
     _scheduled: _Once
 
@@ -79,75 +64,23 @@ class Workload:
         trace.refuse_inside_workload("traced()", "compile workloads outside of workloads")
         return self._scheduled.get()
 
-    def task_graph(
-        self,
-        deps: Deps | None = None,
-        window: TaskWindow | None = None,
-        pools: Pools | None = None,
-        ready: ReadyPolicy | None = None,
-        start: StartPolicy | None = None,
-        trace: TracePolicy | None = None,
-    ) -> Workload:
-        """This workload with directives replaced or added; None keeps what is there."""
-        return self._under(
-            self.schedule.task_graph(
-                deps=deps, window=window, pools=pools, ready=ready, start=start, trace=trace
+    @property
+    def directives(self) -> DirectiveSet:
+        return self.schedule
+
+    def under(self, schedule: Schedule) -> Workload:
+        """This workload under a schedule of its own, in place of the directives given so far."""
+        if not isinstance(schedule, Schedule):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ScheduleError(
+                Code.DIRECTIVE_VALUE,
+                f"under({type(schedule).__name__})",
+                loc=srcloc.here(),
+                why="it takes a schedule",
+                fix="write under(Schedule().order(rows=Parallel))",
             )
-        )
+        return self._under(schedule.directives)
 
-    def dispatch(self, policy: DispatchPolicy) -> Workload:
-        """Which worker runs a task."""
-        return self._under(self.schedule.with_dispatch(policy))
-
-    def dispatch_threshold(
-        self, metric: Metric, thresholds: Sequence[int], policies: Sequence[DispatchPolicy]
-    ) -> Workload:
-        """The dispatch policy of the highest threshold that the metric reaches."""
-        return self._under(self.schedule.with_threshold(metric, thresholds, policies))
-
-    def streams(self, n: int) -> Workload:
-        """n in-order queues: a task starts after its predecessor in the stream has ended."""
-        return self._under(self.schedule.with_streams(n))
-
-    def stream_by(self, key: Callable[[Any], Any]) -> Workload:
-        """The stream of a task, modulo the number of streams; by default tasks take turns."""
-        return self._under(self.schedule.with_stream_by(key))
-
-    def timing(self, policy: TimingPolicy) -> Workload:
-        """When ready tasks are issued."""
-        return self._under(self.schedule.with_timing(policy))
-
-    def pipeline_depth(
-        self,
-        depth: int,
-        scope: str = "global",
-        key: Callable[[Any], Any] | None = None,
-        on_full: str = "stall",
-    ) -> Workload:
-        """At most `depth` tasks in flight: in all ("global"), "per_stream", "per_pool" or
-        "per_key". On a full gate a task waits ("stall") or the run ends ("error")."""
-        found = None if key is None else key_of(key, "pipeline_depth")
-        return self._under(self.schedule.with_depth(DepthGate(depth, scope, found, on_full)))
-
-    def order(self, **axes: OrderPolicy) -> Workload:
-        """In which order the values of axes are generated: order(batch=Interleaved(4))."""
-        return self._under(self.schedule.with_order(axes))
-
-    def batch_deps(self, n: int) -> Workload:
-        """Ended tasks release their successors n at a time on each worker, or earlier where
-        somebody would wait."""
-        return self._under(self.schedule.with_batch_deps(n))
-
-    def prefetch(self, axis: str, depth: int) -> Workload:
-        """Before a task, prefetch what the task `depth` iterations further along the axis reads."""
-        return self._under(self.schedule.with_prefetch(Prefetch(axis, depth)))
-
-    def affinity(self, **axis: Affinity) -> Workload:
-        """Which workers run the tasks of one index of an axis: affinity(rows=Affinity.CORE_LOCAL).
-        Tasks that are in no loop over the axis run on any worker."""
-        return self._under(self.schedule.with_affinity(axis))
-
-    def _under(self, schedule: Schedule) -> Workload:
+    def _under(self, schedule: DirectiveSet) -> Workload:
         return _workload(self.name, self._source, schedule)
 
     def compile(self, target: str = "cpu_sim", **options: Any) -> Any:
@@ -155,7 +88,7 @@ class Workload:
         return _compiler()(self, target, **options)
 
 
-def _workload(name: str, source: _Once, schedule: Schedule) -> Workload:
+def _workload(name: str, source: _Once, schedule: DirectiveSet) -> Workload:
     def scheduled() -> Traced:
         base = source.get()
         schedule.check_complete()
@@ -200,7 +133,7 @@ class WorkloadFunction:
             )
         arguments = bind(self.function, args, kwargs, loc)
         make = functools.partial(_trace, self.function, arguments, loc)
-        return _workload(name, _Once(make), Schedule())
+        return _workload(name, _Once(make), DirectiveSet())
 
 
 def workload(function: Callable[..., None]) -> WorkloadFunction:
@@ -284,7 +217,7 @@ def _composed(form: str, parts: tuple[object, ...]) -> Workload:
             )
         sources.append(part._source)  # pyright: ignore[reportPrivateUsage]
     make = functools.partial(_compose, form, tuple(sources), loc)
-    return _workload(form, _Once(make), Schedule())
+    return _workload(form, _Once(make), DirectiveSet())
 
 
 class Inlined:
@@ -343,6 +276,17 @@ def _composed_inside(
     return Inlined(block, at, len(block.body))
 
 
+def staged(name: str, parts: Callable[[], list[Traced]]) -> Workload:
+    """The parts of a graph as one workload, without order between them."""
+    loc = srcloc.here()
+
+    def make() -> Traced:
+        merged = merge("combine", parts(), loc)
+        return replace(merged, module=replace(merged.module, name=name))
+
+    return _workload(name, _Once(make), DirectiveSet())
+
+
 def _compose(form: str, sources: tuple[_Once, ...], loc: SrcLoc | None) -> Traced:
     return merge(form, [source.get() for source in sources], loc)
 
@@ -356,7 +300,9 @@ def _seen(argument: Argument, tracer: trace.Tracer) -> object:
 def _trace(function: FunctionType, arguments: tuple[Argument, ...], loc: SrcLoc | None) -> Traced:
     """Run the user's function once and collect its module."""
     name = function.__name__
-    tracer = trace.Tracer(name, function.__code__, loc)
+    written = inspect.unwrap(function)  # the user's, under what a space puts around it
+    assert isinstance(written, FunctionType)
+    tracer = trace.Tracer(name, written.__code__, loc)
     for argument in arguments:
         for symbol in argument.symbols:
             tracer.declared.add_symbol(symbol.decl, symbol.default, loc)
@@ -373,4 +319,4 @@ def _trace(function: FunctionType, arguments: tuple[Argument, ...], loc: SrcLoc 
     )
     defaults = tracer.declared.defaults
     tensors = [default for default in defaults.values() if isinstance(default, Tensor)]
-    return Traced(module, kernels, defaults, captured_arrays(function, tensors))
+    return Traced(module, kernels, defaults, captured_arrays(written, tensors))

@@ -517,6 +517,8 @@ class Call:
     loc: SrcLoc | None = field(default=None, compare=False)
     label: str | None = None  # by which calls behind it refer to it
     after: tuple[After, ...] = ()
+    fields: tuple[tuple[str, Expr], ...] = ()  # of its descriptor, beside the loop indices
+    stage: str | None = None  # the part of a composed graph that it belongs to
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -365,7 +365,14 @@ class _Parser(Tokens):
         while self.accept("after"):
             name = self.name()
             after.append(After(name, self.listed("[", self.expr, "]") if self.at("[") else ()))
-        return Call(kernel, indices, args, self.loc(), label, tuple(after))
+        fields = self.listed("(", self.field, ")") if self.accept("fields") else ()
+        stage = self.name() if self.accept("stage") else None
+        return Call(kernel, indices, args, self.loc(), label, tuple(after), fields, stage)
+
+    def field(self) -> tuple[str, Expr]:
+        name = self.name()
+        self.expect("=")
+        return name, self.expr()
 
     def arg(self, param: ParamDecl | ScalarDecl | None) -> Argument:
         """A region or a value, after the name of its parameter if the text gives one."""

@@ -160,6 +160,8 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
                 yield from _argument_exprs(arg)
             for after in stmt.after:
                 yield from after.indices
+            for _, value in stmt.fields:
+                yield value
         case Combine() | Sequential():
             return
         case _:
@@ -229,7 +231,8 @@ def _with_exprs(stmt: Stmt, change: ExprMap) -> Stmt:
             after = tuple(
                 replace(a, indices=tuple(change(i) for i in a.indices)) for a in stmt.after
             )
-            return replace(stmt, indices=indices, args=args, after=after)
+            fields = tuple((name, change(value)) for name, value in stmt.fields)
+            return replace(stmt, indices=indices, args=args, after=after, fields=fields)
         case Combine() | Sequential():
             return stmt
         case _:

@@ -111,7 +111,7 @@ _WORDS = """
     module symbol tensor kernel include body schedule drop combine and sequential then parallel in
     none min max when otherwise while limit set load value column slot var select reduce search
     float not or tile padded of scalar constexpr label after temp token paged alloc
-    task task_site task_ordinal key at layout
+    task task_site task_ordinal key at layout fields stage
 """
 KEYWORDS = frozenset(_WORDS.split())
 
@@ -358,7 +358,10 @@ class _Printer:
         label = "" if call.label is None else f"label {name_text(call.label)}: "
         after = "".join(f" after {self.waited(a)}" for a in call.after)
         head = f"{label}{name_text(call.kernel)}{indices}({', '.join(args)})"
-        return f"{head}{after}{self.loc(call.loc)}"
+        fields = ", ".join(f"{name_text(name)} = {self.expr(e)}" for name, e in call.fields)
+        fields = f" fields({fields})" if fields else ""
+        stage = "" if call.stage is None else f" stage {name_text(call.stage)}"
+        return f"{head}{after}{fields}{stage}{self.loc(call.loc)}"
 
     def waited(self, after: After) -> str:
         indices = f"[{', '.join(self.expr(i) for i in after.indices)}]" if after.indices else ""

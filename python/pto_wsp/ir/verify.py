@@ -427,6 +427,16 @@ def call_has_few_words(call: Call, _: Scope) -> Faults:
         yield Fault(message, at_most(MAX_ARG_WORDS), code=Code.PLAN_LIMIT)
 
 
+def call_fields_are_integers(call: Call, scope: Scope) -> Faults:
+    names = [name for name, _ in call.fields]
+    for name, value in call.fields:
+        if names.count(name) > 1:
+            yield Fault(f"descriptor field '{name}' is given twice", error=TypeCheckError)
+        if _type(value, scope) is not ExprType.I64:
+            message = f"descriptor field '{name}' is no integer"
+            yield Fault(message, f"{scope.text(value)} is none", error=TypeCheckError)
+
+
 def labels_are_known(body: Body, _: Scope) -> Faults:
     """Calls wait for calls before them, by labels that are given once."""
     seen: dict[str, tuple[str, ...]] = {}
@@ -488,6 +498,7 @@ CALL_RULES: tuple[Rule[Call], ...] = (
     call_fits_the_kernel,
     page_tables_are_not_written,
     call_has_few_words,
+    call_fields_are_integers,
     layouts_join,
 )
 WHOLE_BODY_RULES: tuple[Rule[Body], ...] = (

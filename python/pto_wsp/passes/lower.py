@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from pto_wsp import ir, plan
+from pto_wsp.dtypes import DType
 from pto_wsp.passes.count import lower_count, tasks_of
 from pto_wsp.passes.dependence import analyse, lower_dependences
 from pto_wsp.passes.lower_expr import (
@@ -118,6 +119,8 @@ class _Code:
     labels: dict[str, tuple[int, tuple[int, ...]]] = field(
         default_factory=dict[str, tuple[int, tuple[int, ...]]]
     )
+
+    stages: dict[str, int] = field(default_factory=dict[str, int])  # by name
 
     def main(self, body: ir.Body) -> None:
         entry = self.builder.add(plan.Entry(pc=self.builder.here))
@@ -319,11 +322,16 @@ class _Code:
             pc=self.builder.here,
             kind=plan.TaskKind.KERNEL,
             level=place.level,
+            stage=plan.NONE if call.stage is None else self.stage(call.stage),
             axis=place.axis,
             path_hash=plan.path_hash(place.path),
         )
         number = self.builder.add(site)
         self.builder.debug(plan.Section.SITE, number, call.loc)
+        for name, value in call.fields:
+            node = self.exprs.lower(value, place.variables)
+            text = self.builder.string(name)
+            self.builder.add(plan.Descriptor(name=text, site=number, expr=node, dtype=DType.U32))
         if call.label is not None:
             self.labels[call.label] = number, tuple(place.axes.values())
         words = len(call.indices) + len(call.args) + len(call.after)
@@ -339,6 +347,12 @@ class _Code:
                 self.builder.emit(plan.Op.SCALAR, operand2=value)
         for after in call.after:
             self.after(after, place)
+
+    def stage(self, name: str) -> int:
+        number = self.stages.setdefault(name, self.builder.count(plan.Section.STAGE))
+        if number == self.builder.count(plan.Section.STAGE):
+            self.builder.add(plan.Stage(name=self.builder.string(name)))
+        return number
 
     def after(self, after: ir.After, place: _Place) -> None:
         """Without indices the loops that both calls are in are shared: the same axes, from the

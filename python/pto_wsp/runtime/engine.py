@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import numpy.typing as npt
 
 from pto_wsp.runtime.bindings import Bound, Value
+from pto_wsp.runtime.descriptors import Layout
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 from pto_wsp.srcloc import SrcLoc
@@ -129,6 +131,10 @@ class Engine(Protocol):
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         """Walks the plan without running anything."""
+        ...
+
+    def descriptors(self, bindings: tuple[Bound, ...], layout: Layout) -> npt.NDArray[np.uint32]:
+        """The words of each task's descriptor, in program order; nothing runs."""
         ...
 
     def explain(self, stats: Stats | None) -> list[Explained]:

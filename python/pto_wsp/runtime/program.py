@@ -21,6 +21,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Bound, Value, show
+from pto_wsp.runtime.descriptors import layout_of
 from pto_wsp.runtime.engine import (
     Control,
     ControlledEngine,
@@ -287,6 +288,17 @@ class Program:
     def num_tasks(self, **bindings: object) -> int:
         """How many tasks a run with these bindings generates."""
         return self._generate(bindings).tasks
+
+    def descriptors(self, **bindings: object) -> npt.NDArray[Any]:
+        """What a run with these bindings does, one row a task, in program order: `kernel` (a number
+        in `plan.kernel_names`), the indices of its loops by axis, the fields that `emit` gave it,
+        `stage` in a composed graph, and `workspace`, where its temporaries lie. Nothing runs.
+
+        4294967295 stands where a task has no such number.
+        """
+        self._check_usable()
+        layout = layout_of(self.plan)
+        return layout.rows(self._engine.descriptors(self._binder.bind(bindings), layout))
 
     def run_task(
         self,

@@ -22,7 +22,7 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
 from pto_wsp.kernels import LoadedKernel, PythonKernel
-from pto_wsp.options import MAX_WORKERS, NUM_THREADS, SEED
+from pto_wsp.options import MAX_WORKERS, NUM_THREADS, SEED, WORKSPACE_LIMIT
 from pto_wsp.plan import (
     Directive,
     DispatchPolicy,
@@ -35,6 +35,7 @@ from pto_wsp.plan import (
     SymbolKind,
 )
 from pto_wsp.runtime.bindings import Bound, Value
+from pto_wsp.runtime.descriptors import Layout
 from pto_wsp.runtime.engine import Control, Explained, Generated
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
@@ -48,33 +49,39 @@ class CpuBackend:
     """Threads, queues and dependence tracking in C++."""
 
     name = "cpu_sim"
-    options = frozenset({NUM_THREADS.name, SEED.name})
+    options = frozenset({NUM_THREADS.name, SEED.name, WORKSPACE_LIMIT.name})
 
     def check(self, plan: Plan) -> None:
         """Loads the plan once: the core itself says what it cannot run."""
-        _load(plan, 1, 0)
+        _load(plan, 1, 0, 0)
 
     def load(
         self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
     ) -> Engine:
         workers = _workers(NUM_THREADS.of(options), plan)
-        return CpuEngine(plan, kernels, workers, SEED.of(options))
+        return CpuEngine(plan, kernels, workers, SEED.of(options), WORKSPACE_LIMIT.of(options))
 
 
 class CpuEngine:
     """A loaded plan with its worker threads, which sleep between runs."""
 
     def __init__(
-        self, plan: Plan, kernels: tuple[LoadedKernel, ...], workers: int, seed: int
+        self,
+        plan: Plan,
+        kernels: tuple[LoadedKernel, ...],
+        workers: int,
+        seed: int,
+        workspace_limit: int,
     ) -> None:
         self.plan = plan
         self.workers = workers
         self._seed = seed
+        self._workspace_limit = workspace_limit
         self._trace_path: Path | None = None
         self._traced_runs = 0
         self._starting = threading.Lock()
         self._kernels = kernels  # keeps shared libraries loaded
-        self._native: _core.NativeProgram | None = _load(plan, workers, seed)
+        self._native: _core.NativeProgram | None = _load(plan, workers, seed, workspace_limit)
         self._native.expect([_expected(plan, symbol) for symbol in plan.records(Symbol)])
         for index, kernel in enumerate(kernels):
             if isinstance(kernel, PythonKernel):
@@ -151,11 +158,23 @@ class CpuEngine:
             raise Failure.of(error).to_exception(self.plan)
         return Generated(tasks, (lane0, lane1))
 
+    def descriptors(self, bindings: tuple[Bound, ...], layout: Layout) -> npt.NDArray[np.uint32]:
+        values = _values(bindings)
+        cells = np.ascontiguousarray(layout.cells.reshape(len(layout.cells), -1))
+        rows = np.zeros((0, layout.words), np.uint32)
+        tasks, error = self.native.descriptors(values, cells, rows)  # only counts
+        if error is None:
+            rows = np.empty((tasks, layout.words), np.uint32)
+            _, error = self.native.descriptors(values, cells, rows)
+        if error is not None:
+            raise Failure.of(error).to_exception(self.plan)
+        return rows
+
     def explain(self, stats: Stats | None) -> list[Explained]:
         return explain(self.plan, stats)
 
     def clone(self) -> CpuEngine:
-        return CpuEngine(self.plan, self._kernels, self.workers, self._seed)
+        return CpuEngine(self.plan, self._kernels, self.workers, self._seed, self._workspace_limit)
 
     def close(self) -> None:
         if self._native is not None:
@@ -248,8 +267,8 @@ def _remove(file: Path, owner: int) -> None:
         file.unlink(missing_ok=True)
 
 
-def _load(plan: Plan, workers: int, seed: int) -> _core.NativeProgram:
-    program, error = _core.NativeProgram.load(plan.to_bytes(), workers, seed)
+def _load(plan: Plan, workers: int, seed: int, workspace_limit: int) -> _core.NativeProgram:
+    program, error = _core.NativeProgram.load(plan.to_bytes(), workers, seed, workspace_limit)
     if program is None:
         raise _failure(error).to_exception(plan)
     return program

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pto_wsp.backends.base import Generated
 from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.call import kernel_error, make_caller
 from pto_wsp.backends.reference.check import check_plan, trace_capacity
+from pto_wsp.backends.reference.descriptors import descriptor_words
 from pto_wsp.backends.reference.task_hash import task_words
 from pto_wsp.backends.reference.walk import Task, Walk
 from pto_wsp.error_codes import Code
@@ -29,6 +31,7 @@ from pto_wsp.plan import Feature, Kernel, Plan, Section, Site
 from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.plan.hashing import task_lanes
 from pto_wsp.runtime.bindings import Bound
+from pto_wsp.runtime.descriptors import Layout
 from pto_wsp.runtime.engine import Explained
 from pto_wsp.runtime.run_errors import run_error, tasks_depend_on_data
 from pto_wsp.runtime.stats import Stats
@@ -93,6 +96,11 @@ class ReferenceEngine:
             lanes = self.lanes(task)
             count, first, second = count + 1, first + lanes[0], second + lanes[1]
         return Generated(count, (first & _U64, second & _U64))
+
+    def descriptors(self, bindings: tuple[Bound, ...], layout: Layout) -> npt.NDArray[np.uint32]:
+        if Feature.DATA_DEPENDENT in self.plan.features:
+            raise tasks_depend_on_data()
+        return descriptor_words(BoundPlan(self.plan, bindings), layout)
 
     def lanes(self, task: Task) -> tuple[int, int]:
         """What a task adds to the task hash."""

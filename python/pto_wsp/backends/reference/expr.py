@@ -40,6 +40,8 @@ class Evaluator:
     def __init__(self, plan: BoundPlan) -> None:
         self._plan = plan
         self._nodes = plan.plan.records(Expr)
+        self._needs: dict[int, frozenset[int]] = {}
+        self._constant: dict[int, int] = {}  # reductions that have one value in a run
 
     def reads_loops(self, nodes: Sequence[int]) -> bool:
         """Whether a value may differ from iteration to iteration."""
@@ -51,9 +53,29 @@ class Evaluator:
 
     def value(self, node: int, scope: Scope) -> int:
         """The value of a node; ExprFault if it has none."""
+        if node in self._constant:
+            return self._constant[node]
         if node not in scope.known:
             scope.known[node] = self._compute(self._nodes[node], scope)
+            folds = self._nodes[node].op in (ExprOp.REDUCE, ExprOp.SEARCH)
+            if folds and not self._variables(node):
+                self._constant[node] = scope.known[node]
         return scope.known[node]
+
+    def _variables(self, node: int) -> frozenset[int]:
+        """What a node needs from around it: -1 for loops, slots and lets, and the levels of
+        reductions."""
+        if node not in self._needs:
+            e = self._nodes[node]
+            needs = frozenset[int]().union(*(self._variables(each) for each in _operands(e)))
+            if e.op in (ExprOp.LOOPVAR, ExprOp.SLOT, ExprOp.LETVAR):
+                needs |= {-1}
+            elif e.op == ExprOp.BOUNDVAR:
+                needs |= {e.arg}
+            elif e.op in (ExprOp.REDUCE, ExprOp.SEARCH):
+                needs -= {e.arg >> 8}
+            self._needs[node] = needs
+        return self._needs[node]
 
     def _compute(self, e: Expr, scope: Scope) -> int:
         match e.op:

@@ -242,13 +242,13 @@ class Walk:
         try:
             region = self._region(self._code[word].operand2, self._scope(indices))
         except ExprFault as fault:
-            raise self._task_error(site, indices, fault) from None
+            raise self.task_error(site, indices, fault) from None
         self.loads += 1
         self._control_reads(site, indices, region)
         value = int(self._bound.tensors[region.tensor][tuple(dim.start for dim in region.dims)])
         if value > INT64_MAX:
             fault = ExprFault(Code.ARITHMETIC, "control reads a value beyond 64 signed bits")
-            raise self._task_error(site, indices, fault)
+            raise self.task_error(site, indices, fault)
         return value
 
     def _check_lengths(self, axis: int, name: str, iterations: int) -> None:
@@ -281,7 +281,7 @@ class Walk:
             for after, common in self._afters[site]:
                 self._check_after(site, after, common, scope)
         except ExprFault as fault:
-            raise self._task_error(site, indices, fault) from None
+            raise self.task_error(site, indices, fault) from None
         task = Task(self._next_task, site, record.kernel, indices, regions, scalars)
         self._next_task += 1
         return task
@@ -350,7 +350,14 @@ class Walk:
         values = [self._evaluator.value(node, scope) for node in nodes]
         return tuple(scalar_bits(d, v) for d, v in zip(dtypes, values, strict=True))
 
-    def _task_error(self, site: int, indices: tuple[int, ...], fault: ExprFault) -> ExecutionError:
+    def value_at(self, task: Task, node: int) -> int:
+        """The value of an expression at the task that was given last."""
+        try:
+            return self._evaluator.value(node, self._scope(task.indices))
+        except ExprFault as fault:
+            raise self.task_error(task.site, task.indices, fault) from None
+
+    def task_error(self, site: int, indices: tuple[int, ...], fault: ExprFault) -> ExecutionError:
         return run_error(
             fault.code,
             f"{fault} in {call_text(self._plan.site_name(site), indices)}",
