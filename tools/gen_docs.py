@@ -1,5 +1,5 @@
-"""Write docs/bytecode.md, the list of directives in docs/schedule.md and that of tile operations in
-docs/kernels.md from the tables they come from.
+"""Write docs/bytecode.md, the list of directives in docs/schedule.md and those of tile operations
+and their errors in docs/kernels.md from the tables they come from.
 
 `python tools/gen_docs.py` rewrites the page; with `--check` it writes nothing and exits with 1 if
 the page differs from what it would write.
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
+
+import tile_errors
 
 from pto_wsp import _core
 from pto_wsp.kernels.tile_ir import OPS, Group
@@ -195,11 +197,13 @@ def schedule_page() -> str:
     """docs/schedule.md with its list of directives as the core has it."""
     tables = cast("dict[str, list[dict[str, Any]]]", _core.reflect())
     rows = [(f"`{d['form']}`", d["meaning"]) for d in tables["directives"]]
-    return between(SCHEDULE, "directives", markdown_table(("directive", "what it does"), rows))
+    table = markdown_table(("directive", "what it does"), rows)
+    return between(SCHEDULE.read_text(encoding="utf-8"), "directives", table)
 
 
-def kernels_page() -> str:
-    """docs/kernels.md with the operations of tile kernels."""
+def kernels_page(check: bool) -> str:
+    """docs/kernels.md with the operations of tile kernels and their errors. Only the bounds can be
+    checked: what is measured differs a little from machine to machine."""
     parts = []
     for group in Group:
         rows = [
@@ -209,27 +213,30 @@ def kernels_page() -> str:
         ]
         table = markdown_table(("operation", "dtypes", "what it does"), rows)
         parts.append(f"**{GROUPS[group]}**\n\n{table}")
-    return between(KERNELS, "operations", "\n\n".join(parts))
+    old = KERNELS.read_text(encoding="utf-8")
+    page = between(old, "operations", "\n\n".join(parts))
+    return between(page, "errors", tile_errors.table(old, use_measured=not check))
 
 
-def between(path: Path, name: str, text: str) -> str:
+def between(page: str, name: str, text: str) -> str:
     """A page with a text between the two marks of that name."""
     first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, begin, rest = path.read_text(encoding="utf-8").partition(first)
+    before, begin, rest = page.partition(first)
     _, end, after = rest.partition(last)
-    assert begin, f"{path.name} must hold {first}"
-    assert end, f"{path.name} must hold {last}"
+    assert begin, f"the page must hold {first}"
+    assert end, f"the page must hold {last}"
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def main() -> int:
+    check = "--check" in sys.argv[1:]
     pages = {PAGE: page()}
     if SCHEDULE.exists():
         pages[SCHEDULE] = schedule_page()
     if KERNELS.exists():
-        pages[KERNELS] = kernels_page()
+        pages[KERNELS] = kernels_page(check)
     old = [p for p in pages if not p.exists() or p.read_text(encoding="utf-8") != pages[p]]
-    if "--check" in sys.argv[1:]:
+    if check:
         for path in old:
             print(f"{path.relative_to(ROOT)} is out of date: run python tools/gen_docs.py")
         return 1 if old else 0

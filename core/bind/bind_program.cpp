@@ -301,10 +301,11 @@ class NativeProgram {
         nb::cast(new NativeProgram(program, workers), nb::rv_policy::take_ownership), nb::none());
   }
 
-  void set_native_kernel(uint32_t kernel, uintptr_t address, uint64_t scratch) {
+  void set_native_kernel(uint32_t kernel, uintptr_t address, uint64_t scratch, uint64_t sharing) {
     ptowsp_program_set_kernel(program_, kernel, reinterpret_cast<ptowsp_kernel_fn>(address),
                               nullptr);
     ptowsp_program_set_scratch(program_, kernel, scratch);
+    ptowsp_program_set_sharing(program_, kernel, sharing);
   }
 
   void set_python_kernel(uint32_t kernel, nb::callable dispatch) {
@@ -495,11 +496,10 @@ void ptowsp::bind_program(nb::module_& m) {
                   nb::sig("def load(plan: bytes, workers: int, seed: int, workspace_limit: int) -> "
                           "tuple[NativeProgram | None, " PTOWSP_ERROR "]"),
                   "A program, or the reason why there is none.")
-      .def(
-          "set_native_kernel", &NativeProgram::set_native_kernel, nb::arg("kernel"),
-          nb::arg("address"), nb::arg("scratch"),
-          "Machine code of the signature ptowsp_kernel_fn, and how many bytes of scratch memory it "
-          "needs.")
+      .def("set_native_kernel", &NativeProgram::set_native_kernel, nb::arg("kernel"),
+           nb::arg("address"), nb::arg("scratch"), nb::arg("sharing"),
+           "Machine code of the signature ptowsp_kernel_fn, how many bytes of scratch memory it "
+           "needs, and a bit for each view that may share memory with others.")
       .def("set_python_kernel", &NativeProgram::set_python_kernel, nb::arg("kernel"),
            nb::arg("dispatch"),
            nb::sig("def set_python_kernel(self, kernel: int, dispatch: "

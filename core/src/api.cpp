@@ -121,6 +121,11 @@ int32_t ptowsp_program_set_scratch(ptowsp_program* program, uint32_t kernel, uin
   return static_cast<int32_t>(ok ? Status::OK : Status::BIND_ERROR);
 }
 
+int32_t ptowsp_program_set_sharing(ptowsp_program* program, uint32_t kernel, uint64_t views) {
+  const bool ok = program->program->set_sharing(kernel, views);
+  return static_cast<int32_t>(ok ? Status::OK : Status::BIND_ERROR);
+}
+
 void ptowsp_program_set_trace_file(ptowsp_program* program, const char* path) {
   program->program->set_trace_file(path == nullptr ? "" : path);
 }

@@ -43,6 +43,45 @@ bool Program::set_scratch(u32 kernel, u64 bytes) {
   return true;
 }
 
+bool Program::set_sharing(u32 kernel, u64 views) {
+  if (kernel >= kernels_.size()) return false;
+  kernels_[kernel].sharing = views;
+  return true;
+}
+
+// Whether each kernel has been made for regions that share memory, where its own do.
+bool Program::check_sharing(const BoundPlan& bound, Error* error) const {
+  const auto may = [](u64 views, u32 i) { return i >= 64 || (views >> i & 1) != 0; };
+  const std::vector<BoundSite>& sites = bound.sites();
+  for (u32 s = 0; s < sites.size(); ++s) {
+    const BoundSite& site = sites[s];
+    if (site.kind != TaskKind::KERNEL || site.kernel >= kernels_.size()) continue;
+    const u64 views = kernels_[site.kernel].sharing;
+    if (views == ~u64{0}) continue;
+    for (u32 i = 0; i < site.num_accesses; ++i) {
+      const BoundAccess& a = bound.access(bound.site_access(site, i));
+      const BoundTensor& x = bound.tensors()[a.tensor];
+      if (x.storage_class == StorageClass::TOKEN) continue;
+      for (u32 j = 0; j < i; ++j) {
+        const BoundAccess& b = bound.access(bound.site_access(site, j));
+        if (bound.tensors()[b.tensor].storage != x.storage || (may(views, i) && may(views, j)) ||
+            (!writes(a.mode) && !writes(b.mode))) {
+          continue;
+        }
+        const Kernel kernel = plan().get<Section::KERNEL>(site.kernel);
+        *error = Error::make(
+            Status::SHARED_MEMORY,
+            "regions of kernel '" + std::string(plan().string(kernel.name)) + "' share memory");
+        error->site = s;
+        error->section = static_cast<u32>(Section::KERNEL);
+        error->record = site.kernel;
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std::size_t count,
                                             bool hashed, RunControl control, Error* error) {
   for (u32 k = 0; k < kernels_.size(); ++k) {
@@ -59,7 +98,7 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
     return nullptr;
   }
   RunParts parts = bind(bindings, count, error);
-  if (parts.plan == nullptr) return nullptr;
+  if (parts.plan == nullptr || !check_sharing(*parts.plan, error)) return nullptr;
   if ((control.record || control.controlled()) &&
       !identify(*parts.plan, &control, &hashed, error)) {
     return nullptr;

@@ -234,7 +234,8 @@ PTOWSP_TILE V vsilu(V a) {
 template <class V>
 PTOWSP_TILE V vgelu(V a) {
   using T = Element<V>;
-  return a * (T(1) + verf(a * T(0.70710678118654752440))) * T(0.5);
+  // Halved before a multiplies it: twice a may be too large.
+  return a * ((T(1) + verf(a * T(0.70710678118654752440))) * T(0.5));
 }
 
 template <class A, class B>

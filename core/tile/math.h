@@ -17,25 +17,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "bounds.h"
 #include "vec.h"
 
 namespace ptowsp::tile {
-
-// Largest distance from the true value, in units of the last place of the result.
-struct UlpBound {
-  double f32;
-  double f64;
-};
-inline constexpr UlpBound kExpUlp{1.5, 1.5};
-inline constexpr UlpBound kExp2Ulp{1.5, 1.5};
-inline constexpr UlpBound kLogUlp{1.5, 1.5};
-inline constexpr UlpBound kTanhUlp{2, 2};
-inline constexpr UlpBound kSigmoidUlp{2, 2};
-inline constexpr UlpBound kErfUlp{2, 2};
-inline constexpr UlpBound kSinUlp{2, 1};  // for all finite x: large ones are left to <cmath>
-inline constexpr UlpBound kCosUlp{2, 1};
-inline constexpr UlpBound kPowUlp{1, 1};
-inline constexpr UlpBound kRsqrtUlp{1.5, 1.5};
 
 namespace detail {
 

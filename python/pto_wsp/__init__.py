@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pto_wsp.dtypes import DType as DType
@@ -66,7 +65,7 @@ from pto_wsp.frontend import Workspace as Workspace
 from pto_wsp.frontend import axis as axis
 from pto_wsp.frontend import combine as combine
 from pto_wsp.frontend import default as default
-from pto_wsp.frontend import install_compiler as _install_compiler
+from pto_wsp.frontend import install_driver as _install_driver
 from pto_wsp.frontend import kernel as kernel
 from pto_wsp.frontend import maximum as maximum
 from pto_wsp.frontend import minimum as minimum
@@ -108,8 +107,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _driver() -> Callable[..., Any]:
-    return importlib.import_module("pto_wsp.driver").compile_workload
-
-
-_install_compiler(_driver)
+_install_driver(lambda: importlib.import_module("pto_wsp.driver"))

@@ -60,9 +60,9 @@ class NativeProgram:
     def load(plan: bytes, workers: int, seed: int, workspace_limit: int) -> tuple[NativeProgram | None, tuple[int, str, int, int, int, int, tuple[int, ...], int, int] | None]:
         """A program, or the reason why there is none."""
 
-    def set_native_kernel(self, kernel: int, address: int, scratch: int) -> None:
+    def set_native_kernel(self, kernel: int, address: int, scratch: int, sharing: int) -> None:
         """
-        Machine code of the signature ptowsp_kernel_fn, and how many bytes of scratch memory it needs.
+        Machine code of the signature ptowsp_kernel_fn, how many bytes of scratch memory it needs, and a bit for each view that may share memory with others.
         """
 
     def set_python_kernel(self, kernel: int, dispatch: Callable[[list[numpy.ndarray], list[int]], None]) -> None:

@@ -52,6 +52,13 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     return program
 
 
+def compile_kernel(decl: ir.KernelDecl) -> LoadedKernel:
+    """The machine code of one kernel, as a program that has no other one would load it."""
+    plan = lower(ir.Module(decl.name, (), (), (decl,), ()))
+    (loaded,) = load_kernels(plan, {}, _build({}))
+    return loaded
+
+
 def _trace_path(path: Path) -> Path:
     if path.absolute().parent.is_dir():
         return path

@@ -312,6 +312,34 @@ TEST(a_worker_has_scratch_memory_for_the_largest_kernel) {
   ptowsp_plan_free(plan);
 }
 
+// All regions of a wavefront lie in one tensor.
+TEST(kernels_say_which_views_may_share_memory) {
+  Wavefront w;
+  const auto bytes = w.maker.bytes();
+  ptowsp_error error{};
+  ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
+  const ptowsp_options options{2, 0, 0};
+  ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
+  ptowsp_program_set_kernel(program, 0, add_kernel, nullptr);
+  CHECK_EQ(ptowsp_program_set_sharing(program, 7, 0), number(Status::BIND_ERROR));
+  const auto bindings = w.bind(4, 5);
+  for (const u64 views : {u64{0}, u64{3}, u64{7}, ~u64{0}}) {
+    CHECK_EQ(ptowsp_program_set_sharing(program, 0, views), 0);
+    ptowsp_run* run =
+        ptowsp_run_start(program, bindings.data(), bindings.size(), 0, nullptr, nullptr, &error);
+    CHECK_EQ(run != nullptr, views >= 7);
+    if (run == nullptr) {
+      CHECK_EQ(error.status, number(Status::SHARED_MEMORY));
+      CHECK_EQ(error.record, 0u);
+      continue;
+    }
+    CHECK_EQ(ptowsp_run_wait(run, -1, &error), 0);
+    ptowsp_run_free(run);
+  }
+  ptowsp_program_free(program);
+  ptowsp_plan_free(plan);
+}
+
 namespace {
 
 struct Planted {

@@ -136,6 +136,74 @@ TEST(casts_stop_at_the_ends) {
   CHECK_EQ(bytes[7], 3);
 }
 
+// Numbers at which casts change their ways, as elements of type T.
+constexpr u32 kNumbers = 32;
+template <class T>
+void fill(T (&x)[kNumbers]) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kHard[kNumbers] = {
+      0.0,       -0.0,       1.5,        2.5,          -0.5,   -2.5,         127.5,
+      -128.5,    255.5,      32767.5,    65519,        65520,  6e-8,         1e-8,
+      1e-40,     -1e-40,     16777217.0, 2147483647.0, 3e38,   -2147483649., 4294967295.0,
+      9.3e18,    -9.3e18,    1.85e19,    1e300,        -1e300, -1.0,         5e-324,
+      kInfinity, -kInfinity, kNan,       4294967296.0};
+  for (u32 k = 0; k < kNumbers; ++k) {
+    if constexpr (std::is_same_v<T, bool>) {
+      x[k] = k % 3 == 1;
+    } else if constexpr (std::is_integral_v<T>) {
+      const u64 bits = u64{k} * 0x9E3779B97F4A7C15u;
+      x[k] = k == 15 ? std::numeric_limits<T>::min() : static_cast<T>(k < 16 ? bits : bits >> 57);
+    } else if constexpr (std::is_same_v<T, double>) {
+      x[k] = kHard[k];
+    } else {  // what no float holds is infinity
+      x[k] = T(std::fabs(kHard[k]) == 1e300 ? std::numeric_limits<float>::infinity()
+                                            : static_cast<float>(kHard[k]));
+    }
+  }
+}
+
+// A lane gets what a scalar gets, and no number is beyond what a conversion is defined for.
+template <class To, class From, Rounding Mode>
+void check_cast() {
+  From x[kNumbers];
+  fill(x);
+  for (u32 first = 0; first < kNumbers; first += 8) {
+    To y[8];
+    const auto lanes = memory_lanes<To>(cast<To, From, Mode>(load_lanes<From, 8>(x + first)));
+    static_assert(sizeof lanes == sizeof y);
+    std::memcpy(y, &lanes, sizeof y);
+    for (u32 k = 0; k < 8; ++k) {
+      const auto lane = scalar_of(y[k]);
+      const auto one = scalar_of(To(cast<To, From, Mode>(scalar_of(x[first + k]))));
+      CHECK(lane == one || (lane != lane && one != one));
+    }
+  }
+}
+template <class To, class From>
+void check_roundings() {
+  check_cast<To, From, Rounding::kNearest>();
+  if constexpr (!std::is_integral_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+    check_cast<To, From, Rounding::kZero>();
+    check_cast<To, From, Rounding::kDown>();
+    check_cast<To, From, Rounding::kUp>();
+  }
+}
+template <class From, class... To>
+void check_casts_of() {
+  (check_roundings<To, From>(), ...);
+}
+template <class... T>
+void check_casts() {
+  (check_casts_of<T, T...>(), ...);
+}
+
+TEST(lanes_are_cast_like_scalars) {
+  check_casts<double, float, ptowsp::f16, ptowsp::bf16, bool>();
+  check_casts<double, float, i8, i16, i32, i64>();
+  check_casts<ptowsp::f16, ptowsp::bf16, u8, u16, u32, u64>();
+}
+
 TEST(integers_wrap_and_divide_down) {
   const i32 lowest = std::numeric_limits<i32>::min();
   CHECK_EQ(vfloordiv(lowest, i32{-1}), lowest);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from pto_wsp import (
     minimum,
     workload,
 )
-from pto_wsp.frontend import workloads
+from pto_wsp.frontend import driving
 
 X = Tensor(data=np.zeros((9, 9), np.float32))
 K = Tensor(data=np.zeros((4, 512), np.float16))
@@ -395,7 +396,8 @@ def test_workloads_are_immutable_and_short_to_print() -> None:
 
 
 def test_compile_calls_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workloads, "_compiler", None)  # put back at the end
-    workloads.install_compiler(lambda: lambda *args, **options: (args, options))
+    monkeypatch.setattr(driving, "_load", None)  # put back at the end
+    compiler = SimpleNamespace(compile_workload=lambda *args, **options: (args, options))
+    driving.install_driver(lambda: compiler)
     value = wave(DenseDyn(8), DenseDyn(8))
     assert value.compile("cpu_sim", num_threads=2) == ((value, "cpu_sim"), {"num_threads": 2})

@@ -48,6 +48,7 @@ class Program {
   u32 workers() const { return workers_; }
   bool set_kernel(u32 kernel, KernelSlot slot);
   bool set_scratch(u32 kernel, u64 bytes);
+  bool set_sharing(u32 kernel, u64 views);
 
   // A run with these bindings, not started. Null: `error` says what does not fit.
   std::unique_ptr<QueuedRun> prepare(const ptowsp_binding* bindings, std::size_t count, bool hashed,
@@ -91,6 +92,7 @@ class Program {
 
   Program() = default;
   RunParts bind(const ptowsp_binding* bindings, std::size_t count, Error* error);
+  bool check_sharing(const BoundPlan& bound, Error* error) const;
   bool identify(const BoundPlan& bound, RunControl* control, bool* hashed, Error* error) const;
   void make_threads(Pool* pool);
   void run_front(QueuedRun* run);

@@ -216,6 +216,10 @@ int32_t ptowsp_program_set_kernel(ptowsp_program* program, uint32_t kernel, ptow
                                   void* user);
 /* How much scratch memory a kernel needs; runs that are started later have it. */
 int32_t ptowsp_program_set_scratch(ptowsp_program* program, uint32_t kernel, uint64_t bytes);
+/* Which views of a kernel may share memory with each other where it writes one of them: bit i
+ * stands for view i, those from 64 on may. All may if this is not called; a run with other bindings
+ * fails to start with SHARED_MEMORY. No run may be in flight. */
+int32_t ptowsp_program_set_sharing(ptowsp_program* program, uint32_t kernel, uint64_t views);
 /* Runs that are started later write their traces to this file, each from its beginning; NULL keeps
  * them in memory. A file that cannot be written fails the run. */
 void ptowsp_program_set_trace_file(ptowsp_program* program, const char* path);

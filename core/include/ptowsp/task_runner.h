@@ -19,7 +19,8 @@ namespace ptowsp {
 struct KernelSlot {
   ptowsp_kernel_fn fn = nullptr;
   void* user = nullptr;
-  u64 scratch = 0;  // bytes that it needs
+  u64 scratch = 0;        // bytes that it needs
+  u64 sharing = ~u64{0};  // bit i: view i may share memory with the others that have a bit
 };
 
 class TaskRunner {

@@ -17,6 +17,7 @@ from pto_wsp.frontend.conditions import slot_load_u64 as slot_load_u64
 from pto_wsp.frontend.conditions import slot_set_u64 as slot_set_u64
 from pto_wsp.frontend.conditions import slot_u64 as slot_u64
 from pto_wsp.frontend.directives import Schedule as Schedule
+from pto_wsp.frontend.driving import install_driver as install_driver
 from pto_wsp.frontend.graphs import Graph as Graph
 from pto_wsp.frontend.kernels import Kernel as Kernel
 from pto_wsp.frontend.kernels import kernel as kernel
@@ -63,7 +64,6 @@ from pto_wsp.frontend.tiers import tiers as tiers
 from pto_wsp.frontend.workloads import Workload as Workload
 from pto_wsp.frontend.workloads import WorkloadFunction as WorkloadFunction
 from pto_wsp.frontend.workloads import combine as combine
-from pto_wsp.frontend.workloads import install_compiler as install_compiler
 from pto_wsp.frontend.workloads import sequential as sequential
 from pto_wsp.frontend.workloads import workload as workload
 from pto_wsp.ir import Location as Location

@@ -1,9 +1,9 @@
-"""What a kernel's body is, and what kernels with tile code can do beside being called."""
+"""What a kernel's body is, and what kernels can do beside being called in workloads."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import kernel_source
-from pto_wsp.frontend.annotations import Param, TensorParam
+from pto_wsp.frontend.annotations import Param, ScalarParam, TensorParam
 
 if TYPE_CHECKING:
+    from pto_wsp.frontend.alone import Arguments, Compiled
     from pto_wsp.frontend.tile_body import TileBody
     from pto_wsp.kernels.tile_ir import TileKernel
 
@@ -48,13 +49,23 @@ def tile_body(name: str, function: FunctionType) -> TileBody:
     return TileBody(name, function)
 
 
-class TileMethods(ABC):
-    """What `k.ir`, `k.trace(...)` and `k.run(...)` are."""
+class BodyMethods(ABC):
+    """What `k.run(...)`, `k.reference(...)`, `k.ir`, `k.trace(...)` and `k.source(...)` are."""
 
     name: str
+    fn: Callable[..., None]
     params: tuple[Param, ...]
     form: ir.BodyForm
     _tile: TileBody | None
+    _compiled: Compiled | None = None
+
+    @abstractmethod
+    def decl(self, params: tuple[ir.AnyParam, ...]) -> ir.KernelDecl:
+        """The declaration of this kernel specialised to dtypes, ranks and constants."""
+
+    @abstractmethod
+    def _scalar(self, param: ScalarParam, value: object) -> ir.Expr:
+        """The value of a scalar parameter; TypeCheckError if it is none."""
 
     @abstractmethod
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -87,10 +98,30 @@ class TileMethods(ABC):
         return emit_tile(self.trace(**given)).text
 
     def run(self, *args: Any, **kwargs: Any) -> None:
-        """Runs the kernel alone, once, on arrays and numbers; arrays are written in place."""
-        body = self._tile_body("run")
-        given = dict(zip((p.name for p in self.params), self._bind(args, kwargs), strict=True))
-        body.run(self.params, given)
+        """Runs the kernel alone, once, on arrays and numbers: the compiled code that tasks run, or
+        the Python body. Arrays are written in place."""
+        given = self._given(args, kwargs)
+        if self.form is ir.BodyForm.PYTHON:
+            from pto_wsp.frontend.alone import run_python
+
+            run_python(given, self.fn)
+            return
+        compiled = self._compiled
+        if compiled is None:
+            from pto_wsp.frontend.alone import Compiled
+
+            compiled = self._compiled = Compiled(self.decl, is_tile=self._tile is not None)
+        compiled.run(given)
+
+    def reference(self, *args: Any, **kwargs: Any) -> None:
+        """Evaluates tile code with NumPy, alone, once, on arrays and numbers: what the kernel
+        means, and what compiled code is compared with. Needs no compiler."""
+        self._tile_body("reference").evaluate(self._given(args, kwargs))
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        from pto_wsp.frontend.alone import checked
+
+        return checked(self.name, self.params, self._bind(args, kwargs), self._scalar)
 
     def _tile_body(self, what: str) -> TileBody:
         if self._tile is not None:

@@ -26,7 +26,7 @@ from pto_wsp.frontend.annotations import (
     param_of,
 )
 from pto_wsp.frontend.handles import Handle, waits
-from pto_wsp.frontend.kernel_body import TileMethods, body_form, tile_body
+from pto_wsp.frontend.kernel_body import BodyMethods, body_form, tile_body
 from pto_wsp.frontend.scalar_expr import (
     SymBool,
     SymFloat,
@@ -46,7 +46,7 @@ from pto_wsp.srcloc import SrcLoc
 _HEADER = re.compile(r"""(?:#\s*include\s*)?(<[^<>\n]+>|"[^"\n]+")""")
 
 
-class Kernel(TileMethods):
+class Kernel(BodyMethods):
     """A kernel: `k[i, j](x=X[i], out=Y[j])` inside a workload generates one task. The brackets
     give the task its indices and may be left out."""
 

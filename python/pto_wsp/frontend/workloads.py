@@ -19,6 +19,7 @@ from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_sig
 from pto_wsp.frontend.captures import captured_arrays
 from pto_wsp.frontend.compose import Traced, merge
 from pto_wsp.frontend.directives import Directives, Schedule
+from pto_wsp.frontend.driving import driver
 from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.frontend.schedule import DirectiveSet
 from pto_wsp.frontend.tensor import Tensor
@@ -85,7 +86,7 @@ class Workload(Directives):
 
     def compile(self, target: str = "cpu_sim", **options: Any) -> Any:
         """Compile for a target; see `pto_wsp.driver.compile_workload` for the options."""
-        return _compiler()(self, target, **options)
+        return driver().compile_workload(self, target, **options)
 
 
 def _workload(name: str, source: _Once, schedule: DirectiveSet) -> Workload:
@@ -96,20 +97,6 @@ def _workload(name: str, source: _Once, schedule: DirectiveSet) -> Workload:
         return replace(base, module=replace(base.module, schedule=schedule.directives()))
 
     return Workload(name, schedule, source, _Once(scheduled))
-
-
-def _no_compiler() -> Callable[..., Any]:
-    raise AssertionError("importing pto_wsp installs the compiler")
-
-
-_compiler: Callable[[], Callable[..., Any]] = _no_compiler
-
-
-def install_compiler(load: Callable[[], Callable[..., Any]]) -> None:
-    """Say how to load what `Workload.compile` calls. The driver stands above the frontend, so the
-    frontend cannot import it."""
-    global _compiler
-    _compiler = load
 
 
 class WorkloadFunction:

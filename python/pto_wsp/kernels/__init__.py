@@ -10,6 +10,10 @@ from pto_wsp.kernels.abi import NativeFunction as NativeFunction
 from pto_wsp.kernels.abi import NativePages as NativePages
 from pto_wsp.kernels.abi import NativeView as NativeView
 from pto_wsp.kernels.abi import scalar_value as scalar_value
+from pto_wsp.kernels.call import NativeCaller as NativeCaller
+from pto_wsp.kernels.call import NativeFailure as NativeFailure
+from pto_wsp.kernels.call import native_view as native_view
+from pto_wsp.kernels.call import one_page as one_page
 from pto_wsp.kernels.compiler import Build as Build
 from pto_wsp.kernels.emit_cpp import CppUnit as CppUnit
 from pto_wsp.kernels.emit_cpp import emit_cpp as emit_cpp

@@ -17,8 +17,10 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, PlanError
 from pto_wsp.kernels.emit_tile import HEADERS as TILE_HEADERS
-from pto_wsp.kernels.emit_tile import TileSource, emit_tile
+from pto_wsp.kernels.emit_tile import SHARING_HEADER, TileSource, emit_tile
+from pto_wsp.kernels.sharing import view_params, views_of_calls
 from pto_wsp.kernels.tile_body import kernel_params, tile_kernel
+from pto_wsp.kernels.tile_ir import RefType
 from pto_wsp.plan import AccessMode, BodyForm, Param, ParamKind, Plan, Section
 
 UNIT_NAME = "ptowsp-kernels.cpp"
@@ -99,14 +101,41 @@ def emit_cpp(plan: Plan, with_tiles: bool = True) -> CppUnit | None:
     """One translation unit for all C++ bodies of the plan, and its tile kernels; None if it has
     none."""
     bodies = {i: cpp_body(plan, i) for i in range(len(plan.kernel_names))}
-    tiles = {i: emit_tile(tile_kernel(plan, i)) for i in bodies if with_tiles and is_tile(plan, i)}
+    shared = views_of_calls(plan)
+    tiles = {i: _tile(plan, i, shared[i]) for i in bodies if with_tiles and is_tile(plan, i)}
+    return _emit_unit(plan, bodies, tiles)
+
+
+def emit_sharing(plan: Plan, kernel: int, views: int) -> CppUnit:
+    """One tile kernel whose parameters with these views may lie in the same memory."""
+    unit = _emit_unit(plan, {kernel: None}, {kernel: _tile(plan, kernel, views)})
+    assert unit is not None
+    return unit
+
+
+def _tile(plan: Plan, index: int, views: int) -> TileSource:
+    """`views`: those that may lie in the same memory."""
+    kernel = tile_kernel(plan, index)
+    refs = (value for value in kernel.params if isinstance(value.type, RefType))
+    numbered = enumerate(view_params(kernel_params(plan, index)))
+    seen = (i for i, param in numbered if param.kind != ParamKind.TOKEN)
+    shared = (value.number for value, i in zip(refs, seen, strict=True) if views >> i & 1)
+    return emit_tile(kernel, frozenset(shared))
+
+
+def _emit_unit(
+    plan: Plan, bodies: Mapping[int, CppBody | None], tiles: Mapping[int, TileSource]
+) -> CppUnit | None:
     found = [i for i, body in bodies.items() if body is not None or i in tiles]
     if not found:
         return None
     writer = _Writer()
     writer.line("#include <ptowsp_kernel/ptowsp_kernel.h>")
     lines = [_include_line(text) for body in bodies.values() if body for text in body.includes]
-    lines += [f"#include <ptowsp_tile/{header}>" for header in TILE_HEADERS if tiles]
+    headers = (
+        (*TILE_HEADERS, SHARING_HEADER) if any(t.shares for t in tiles.values()) else TILE_HEADERS
+    )
+    lines += [f"#include <ptowsp_tile/{header}>" for header in headers if tiles]
     for line in dict.fromkeys(lines):
         writer.line(line)
     labels: dict[str, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from pto_wsp.kernels.tile_control import Control
 from pto_wsp.kernels.tile_expr import HALVES, TYPES, is_tile, tile_type
@@ -34,6 +35,9 @@ from pto_wsp.kernels.tile_writer import Place, Writer
 from pto_wsp.plan import AccessMode
 
 HEADERS = ("map.h", "reduce.h", "move.h", "product.h")
+SHARING_HEADER = "share.h"
+_USING = ("using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;")
+_SCRATCH = "[[maybe_unused]] std::byte* scratch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,34 @@ class TileSource:
 
     text: str
     scratch_bytes: int
+    shares: bool = False  # whether parameters may lie in the same memory
 
 
-def emit_tile(kernel: TileKernel) -> TileSource:
-    return _Emitter(kernel).emit()
+def emit_tile(kernel: TileKernel, shared: frozenset[int] = frozenset()) -> TileSource:
+    """`shared` are the numbers of parameters that may lie in the same memory. Then there is another
+    version, which keeps the order of loads and stores, for the calls where they do."""
+    plain = _Emitter(kernel, frozenset())
+    source = plain.emit()
+    pairs = plain.sharing_pairs(shared)
+    if not pairs:
+        return source
+    other = _Emitter(kernel, shared).emit()
+    lines = [*_USING]
+    for name, text in (("apart", source.text), ("sharing", other.text)):
+        lines += [f"namespace {name} {{", text, f"}}  // namespace {name}"]
+    declared, names = plain.signature()
+    arguments = ", ".join([*names, "scratch"])
+    lines.append("constexpr auto kScratchBytes =")
+    lines.append("    std::max(apart::kScratchBytes, sharing::kScratchBytes);")
+    lines.append(f"inline void body({', '.join([*declared, _SCRATCH])}) {{")
+    asked = " || ".join(f"may_share({a}, {b})" for a, b in pairs)
+    lines.append(f"  if ({asked}) {{")
+    lines.append(f"    sharing::body({arguments});")
+    lines.append("  } else {")
+    lines.append(f"    apart::body({arguments});")
+    lines += ["  }", "}"]
+    most = max(source.scratch_bytes, other.scratch_bytes)
+    return TileSource("\n".join(lines) + "\n", most, shares=True)
 
 
 @dataclass(slots=True)
@@ -58,12 +86,31 @@ class _Open:
 
 
 class _Emitter:
-    def __init__(self, kernel: TileKernel) -> None:
+    def __init__(self, kernel: TileKernel, shared: frozenset[int]) -> None:
         self._kernel = kernel
-        self._w = Writer(kernel)
+        self._w = Writer(kernel, shared)
         self._control = Control(self._w, self._body, self._write)
         self._open: _Open | None = None
         self._decided: set[int] = set()
+
+    def signature(self) -> tuple[list[str], list[str]]:
+        """Declarations of the parameters, and their names."""
+        names = [self._w.names.of(param) for param in self._kernel.params]
+        declared = [
+            f"[[maybe_unused]] {_cpp_param(param)} {name}"
+            for param, name in zip(self._kernel.params, names, strict=True)
+        ]
+        return declared, names
+
+    def sharing_pairs(self, shared: frozenset[int]) -> list[tuple[str, str]]:
+        """The names of two such parameters each, of which the kernel writes one."""
+        names, stored = self._w.names, self._w.uses.stored
+        params = [param for param in self._kernel.params if param.number in shared]
+        return [
+            (names.of(a), names.of(b))
+            for a, b in combinations(params, 2)
+            if a.number in stored or b.number in stored
+        ]
 
     def emit(self) -> TileSource:
         w, kernel = self._w, self._kernel
@@ -71,19 +118,14 @@ class _Emitter:
         with w.captured() as inside:
             self._body(kernel.body, scope.decided)
         scratch_bytes = w.scratch.place()
-        names = [w.names.of(param) for param in kernel.params]
-        declared = [
-            f"[[maybe_unused]] {_cpp_param(param)} {name}"
-            for param, name in zip(kernel.params, names, strict=True)
-        ]
-        lines = ["using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;", ""]
+        declared, names = self.signature()
+        lines = [*_USING, ""]
         lines.append(f"constexpr i64 kTileBytes = {scratch_bytes};")
         lines.append(f"constexpr i64 kScratchBytes = kTileBytes + {_most(w.scratch.spares)};")
         lines.append("")
-        scratch = "[[maybe_unused]] std::byte* scratch"
         lines.append(f"// {_title(kernel)}")
         lines.append("template <bool Whole>")
-        lines.append(f"void tiles({', '.join([*declared, scratch])}) {{")
+        lines.append(f"void tiles({', '.join([*declared, _SCRATCH])}) {{")
         fixed, fits = fixed_lines(w)
         lines += [*fixed, *w.scratch.resolve("\n".join(inside)).split("\n")]
         lines += ["}", ""]
@@ -96,7 +138,7 @@ class _Emitter:
         lines += checks
         lines.append(f"  return {' && '.join(conditions) or 'true'};")
         lines += ["}", ""]
-        lines.append(f"inline void body({', '.join([*declared, scratch])}) {{")
+        lines.append(f"inline void body({', '.join([*declared, _SCRATCH])}) {{")
         arguments = ", ".join([*names, "scratch"])
         lines.append(f"  if (is_whole({', '.join(names)})) {{")
         lines.append(f"    tiles<true>({arguments});")
@@ -135,7 +177,9 @@ class _Emitter:
             if stmt.op in (Op.FOR, Op.WHEN):
                 self._control.emit(stmt)
             else:
+                w.fence()
                 emit_move(w, stmt)
+                w.fence()
             w.scratch.now += 1
 
     def _join(self, stmt: Statement, position: int) -> None:
@@ -156,7 +200,9 @@ class _Emitter:
     def _flush(self, last: int) -> None:
         if self._open is not None:
             group, self._open = self._open.group, None
+            self._w.fence()
             emit_rows(self._w, group, last)
+            self._w.fence()
             self._w.scratch.now += 1
 
     def _floating(self, stmt: Statement, position: int) -> None:
@@ -195,17 +241,21 @@ class _Emitter:
 
     def _load(self, stmt: Statement, position: int) -> None:
         w, region, value = self._w, region_of(stmt), stmt.results[0]
-        copied = region.param.number in w.uses.stored
+        copied = w.uses.changes(region.param)
         if copied or region.ref.paged:
             self._flush(position - 1)
         check_offsets(w, stmt, region)
         if not is_tile(value):
             text = self._element(region)
+            w.fence()
             w.line(f"const auto {w.names.of(value)} = scalar_of({text});", stmt)
+            w.fence()
             return
         declare_bounds(w, region, load_names(w, value), id(stmt) in self._decided)
         if region.ref.paged:
+            w.fence()
             emit_paged_load(w, stmt, region)
+            w.fence()
             w.scratch.now += 1
             return
         window = w.names.fresh(f"{w.names.of(value)}_tile")
@@ -214,7 +264,9 @@ class _Emitter:
         if copied or self._needs_copy(value):
             self._flush(position - 1)
             place = w.new_tile(value)
+            w.fence()
             w.line(f"TLOAD({place.text}, {window});")
+            w.fence()
             w.scratch.now += 1
 
     def _needs_copy(self, value: Value) -> bool:
@@ -231,7 +283,9 @@ class _Emitter:
 
     def _store(self, stmt: Statement, position: int) -> None:
         w, region, value = self._w, region_of(stmt), stmt.operands[1]
-        if self._open is not None and region.param.number in self._open.stored:
+        if self._open is not None and not w.uses.sharers(region.param).isdisjoint(
+            self._open.stored
+        ):
             self._flush(position - 1)  # which of two stores comes last may matter
         check_offsets(w, stmt, region)
         if region.shape == (1, 1) and not is_tile(value):

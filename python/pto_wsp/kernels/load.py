@@ -11,8 +11,9 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.compile import compile_unit
 from pto_wsp.kernels.compiler import Build
-from pto_wsp.kernels.emit_cpp import emit_cpp, entry_point, scratch_symbol
-from pto_wsp.kernels.tile_body import tile_function
+from pto_wsp.kernels.emit_cpp import emit_cpp, emit_sharing, entry_point, scratch_symbol
+from pto_wsp.kernels.sharing import ALL_VIEWS, memory_views, views_of_calls, written_views
+from pto_wsp.kernels.tile_body import kernel_params, tile_function
 from pto_wsp.plan import BodyForm, Plan, Section
 
 
@@ -27,12 +28,21 @@ class PythonKernel:
 @dataclass(frozen=True, slots=True)
 class NativeKernel:
     """A kernel that is machine code with the signature `ptowsp_kernel_fn`, which is called with a
-    null `user`. `library` keeps the code loaded; `scratch` is how many bytes of it a task needs."""
+    null `user`. `library` keeps the code loaded; `scratch` is how many bytes of it a task needs.
+
+    Sets of views are numbers, with a bit for each. Those of `sharing` may lie in the same memory as
+    others of it; any other two must not, where the kernel writes one: it is in `written`. `memory`
+    are those that lie anywhere. `made_for(views)` is the same kernel, for these to share as well;
+    None if all may."""
 
     name: str
     address: int
     library: object
     scratch: int = 0
+    sharing: int = ALL_VIEWS
+    written: int = 0
+    memory: int = 0
+    made_for: Callable[[int], NativeKernel] | None = None
 
 
 LoadedKernel: TypeAlias = PythonKernel | NativeKernel
@@ -58,16 +68,38 @@ def load_kernels(
         raise _missing_error(plan, missing)
     unit = emit_cpp(plan, with_tiles=not evaluate_tiles)
     library = None if unit is None else compile_unit(plan, unit, build or Build())
+    shared = views_of_calls(plan)
     loaded: list[LoadedKernel] = []
     for index, (name, form) in enumerate(zip(plan.kernel_names, forms, strict=True)):
         if form is BodyForm.PYTHON:
             loaded.append(PythonKernel(name, callables[name]))
         elif form is BodyForm.TILE_IR and evaluate_tiles:
             loaded.append(PythonKernel(name, tile_function(plan, index)))
+        elif form is BodyForm.TILE_IR:
+            loaded.append(_tile_kernel(plan, index, library, build or Build(), shared[index]))
         else:
             address, scratch = _address(library, index), _scratch(library, index)
             loaded.append(NativeKernel(name, address, library, scratch))
     return tuple(loaded)
+
+
+def _tile_kernel(
+    plan: Plan, index: int, library: ctypes.CDLL | None, build: Build, views: int
+) -> NativeKernel:
+    """Of a library in which these views of the kernel may share memory."""
+    params = kernel_params(plan, index)
+
+    def made_for(more: int) -> NativeKernel:
+        unit = emit_sharing(plan, index, views | more)
+        return _tile_kernel(plan, index, compile_unit(plan, unit, build), build, views | more)
+
+    address, scratch = _address(library, index), _scratch(library, index)
+    written, memory = written_views(params), memory_views(params)
+    if not written or memory.bit_count() < 2 or views == memory:
+        return NativeKernel(plan.kernel_names[index], address, library, scratch)
+    return NativeKernel(
+        *(plan.kernel_names[index], address, library, scratch, views, written, memory), made_for
+    )
 
 
 def _form(plan: Plan, index: int) -> BodyForm:

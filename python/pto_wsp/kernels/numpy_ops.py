@@ -91,7 +91,7 @@ def _erf_of(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    return x * (1 + _erf_of(x / math.sqrt(2))) / 2
+    return x * ((1 + _erf_of(x / math.sqrt(2))) / 2)  # twice x may be too large
 
 
 def _silu(x: Array) -> Array:
@@ -131,11 +131,31 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 }
 
 
+def _as_bf16(x: Array) -> Array:
+    """Rounded once. The conversion goes by way of f32; a number that is odd there wherever bits
+    were lost is never taken for one halfway between two of bf16."""
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        size = np.where(x < 0, np.negative(x.view(np.uint64)), x.view(np.uint64))
+        sticky = (size & ~np.uint64(0xFFF)) | ((size & np.uint64(0xFFF)) != 0) * np.uint64(0x800)
+        size = np.where(size >> np.uint64(53) != 0, sticky, size)
+        exact = np.copysign(size.astype(np.float64), np.where(x < 0, -1.0, 1.0))
+    else:
+        exact = x.astype(np.float64)
+    nearest = exact.astype(np.float32)
+    back = nearest.astype(np.float64)
+    bits = nearest.view(np.uint32)
+    even = (back != exact) & (bits & np.uint32(1) == 0) & ~np.isnan(exact)
+    odd = np.where(np.abs(exact) > np.abs(back), bits + np.uint32(1), bits - np.uint32(1))
+    return np.where(even, odd, bits).view(np.float32).astype(DType.BF16.numpy)
+
+
 def _cast(statement: Statement, operands: Sequence[Array], attributes: Attributes) -> Array:
     (x,) = operands
     to = statement.results[0].type.dtype
     if to is DType.BOOL:
         return np.asarray(x != 0)
+    if to is DType.BF16 and x.dtype != np.bool_:
+        return _as_bf16(wide(x))
     if DType.of(x.dtype) not in FLOATS or to in FLOATS:
         return np.asarray(x.astype(to.numpy))
     rounded = _ROUND[attributes["rounding"]](wide(x).astype(np.float64))

@@ -50,6 +50,15 @@ class Uses:
     )  # values that are computed where they are used
     views: set[int] = field(default_factory=set[int])  # transposed operands of products: no memory
     stored: set[int] = field(default_factory=set[int])  # parameters that are written
+    shared: frozenset[int] = frozenset()  # parameters that may lie in the same memory
+
+    def changes(self, param: Value) -> bool:
+        """Whether the kernel may write where a parameter lies."""
+        return not self.stored.isdisjoint(self.sharers(param))
+
+    def sharers(self, param: Value) -> frozenset[int]:
+        """The parameters that may lie where this one does, itself among them."""
+        return self.shared if param.number in self.shared else frozenset({param.number})
 
     def of(self, value: Value) -> list[Statement | Block]:
         return self.users.get(value.number, [])
@@ -66,8 +75,8 @@ class Uses:
         )
 
 
-def find_uses(kernel: TileKernel) -> Uses:
-    uses = Uses()
+def find_uses(kernel: TileKernel, shared: frozenset[int] = frozenset()) -> Uses:
+    uses = Uses(shared=shared)
     for value in kernel.params:
         uses.home[value.number] = 0
     _visit(kernel.body, 0, uses)

@@ -27,6 +27,10 @@ _OWN_WORDS = frozenset(
         "cast",
         "column",
         "columns_from",
+        "in_order",
+        "may_share",
+        "apart",
+        "sharing",
         "double",
         "f16",
         "float",
@@ -163,11 +167,13 @@ class Names:
 class Writer:
     """The source of one kernel as it grows."""
 
-    def __init__(self, kernel: TileKernel) -> None:
+    def __init__(self, kernel: TileKernel, shared: frozenset[int]) -> None:
         self.names = Names()
         for param in kernel.params:
             self.names.of(param)
-        self.uses: Uses = find_uses(kernel)
+        self.uses: Uses = find_uses(kernel, shared)
+        # Compilers may take elements of two types for different memory.
+        self.has_fences = len({dtype_of(p) for p in kernel.params if p.number in shared}) > 1
         for stmt in walk(kernel.body):
             for block in stmt.blocks:
                 for param in block.params:
@@ -190,6 +196,11 @@ class Writer:
         comment = "" if stmt is None else self.where(stmt)
         tail = f"  // {comment}" if comment else ""
         self._lines.append("  " * self._depth + text + tail if text else "")
+
+    def fence(self) -> None:
+        """Before and after memory is read or written that has several types."""
+        if self.has_fences:
+            self.line("in_order();")
 
     @contextmanager
     def indented(self) -> Generator[None, None, None]:

@@ -573,3 +573,4 @@ class Status(IntEnum):
     RECORDING_MISFIT = 27  # a recording is damaged or of another run
     ORDER_REFUSED = 28  # iterations that may not be generated in another order
     AFTER_LATER = 29  # a task waits for one that comes later in program order
+    SHARED_MEMORY = 30  # a kernel takes regions apart that share memory here

@@ -85,39 +85,12 @@ def test_ir() -> None:
         add_rows.trace(z=1)
 
 
-def test_run_alone() -> None:
-    x, y = numbers(3, 8), np.zeros((3, 8), np.float32)
-    scale.run(x=x, y=y, s=3.0, N=2)
-    np.testing.assert_array_equal(y, 9 * x)
-    scale.run(x, y)
-    np.testing.assert_array_equal(y, 2 * x)
-    scale.run(x=Tensor(data=x), y=Tensor(data=y), s=1.0)
-    np.testing.assert_array_equal(y, x)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"x": numbers(5, 8)}, "x has shape (5, 8)"),
-        ({"x": numbers(8)}, "x is an array of float32 with rank 1"),
-        ({"x": numbers(4, 8).astype(np.float64)}, "x is an array of float64 with rank 2"),
-        ({"y": np.broadcast_to(np.float32(0), (4, 8))}, "y is read-only"),
-        ({"N": 1.5}, "N is float"),
-    ],
-)
-def test_arguments_that_do_not_fit(arguments: dict[str, Any], message: str) -> None:
-    given = {"x": numbers(4, 8), "y": numbers(4, 8)} | arguments
-    with pytest.raises(TypeCheckError) as caught:
-        scale.run(**given)
-    assert message in caught.value.message
-
-
 def test_kernels_that_are_not_tile_code() -> None:
     @kernel
     def plain(x: In[Tensor]): ...
 
-    with pytest.raises(CompileError, match=r"plain\.run of a kernel with a python body"):
-        plain.run(x=numbers(2))
+    with pytest.raises(CompileError, match=r"plain\.reference of a kernel with a python body"):
+        plain.reference(x=numbers(2))
     with pytest.raises(CompileError, match="with body='rust'"):
         kernel(body="rust")(lambda: None)
     with pytest.raises(CompileError, match="with body='cpp'"):

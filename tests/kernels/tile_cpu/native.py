@@ -17,6 +17,7 @@ from pto_wsp.kernels import (
     NativeKernel,
     NativeView,
     load_kernels,
+    native_view,
 )
 from pto_wsp.kernels.numpy_eval import evaluate
 from pto_wsp.kernels.pto import TracedParam, trace_kernel
@@ -58,7 +59,7 @@ class Compiled:
                 data = np.asarray(given, param.type.dtype.numpy).tobytes()
                 scalars.append(int.from_bytes(data, "little"))
             else:
-                views.append(_view(given))
+                views.append(native_view(given))
         scratch = np.full(self.native.scratch + 64, 0xFF, np.uint8)  # NaN, in every float
         message = ctypes.create_string_buffer(512)
         call = NativeCall(
@@ -90,15 +91,6 @@ class Compiled:
         self.run(*ours)
         evaluate(self.kernel, theirs)
         return [ours[i] for i in written], [theirs[i] for i in written]
-
-
-def _view(array: Array) -> NativeView:
-    data = array.__array_interface__["data"][0]
-    view = NativeView(data=data, rank=array.ndim, dtype=DType.of(array.dtype))
-    for d in range(array.ndim):
-        view.shape[d] = array.shape[d]
-        view.stride[d] = array.strides[d] // array.itemsize
-    return view
 
 
 def compile_kernels(kernels: Sequence[TileKernel], level: int = 3) -> list[Compiled]:

@@ -1,4 +1,4 @@
-"""Reductions, moves, products, sorting, loops and branches, compiled, against the meaning."""
+"""Operations that are fused, loops and branches, compiled, against the meaning."""
 
 from __future__ import annotations
 
@@ -17,42 +17,10 @@ F32, I64 = DType.F32, ScalarType(DType.I64)
 Table = dict[str, Compiled]
 
 
-def reductions(x: Any, rows: Any, cols: Any, best: Any, best_col: Any) -> None:
-    t = pto.load(x[0:6, 0:40])
-    for number, name in enumerate(("sum", "max", "min", "mean")):
-        pto.store(rows[0:6, number : number + 1], getattr(pto, f"row_{name}")(t))
-        pto.store(cols[number : number + 1, 0:40], getattr(pto, f"col_{name}")(t))
-    pto.store(best[0:6, 0:1], pto.row_argmax(t))
-    pto.store(best_col[0:1, 0:40], pto.col_argmax(t))
-
-
-def whole_reductions(x: Any, rows: Any, cols: Any) -> None:
-    t = pto.load(x[0:6, 0:40])
-    for number, name in enumerate(("sum", "max", "min")):
-        pto.store(rows[0:6, number : number + 1], getattr(pto, f"row_{name}")(t))
-        pto.store(cols[number : number + 1, 0:40], getattr(pto, f"col_{name}")(t))
-
-
-def moves(x: Any, y: Any, z: Any, flat: Any) -> None:
-    t = pto.pad(pto.load(x[0:6, 0:40]), 7.0)
-    pto.store(y[0:40, 0:6], t.T)
-    pto.store(flat[0:3, 0:80], pto.reshape(t, (3, 80)))
-    left, right = t[0:6, 0:13], t[2:4, 5:18]
-    pto.store(z[0:8, 0:13], pto.concat([left, right], axis=0))
-    pto.store(z[8:14, 0:26], pto.concat([left, t[0:6, 20:33]], axis=1))
-
-
 def partial_moves(x: Any, y: Any, z: Any) -> None:
     t = pto.load(x[0:6, 0:40])
     pto.store(y[0:40, 0:6], t.T + 1.0)
     pto.store(z[0:4, 0:20], t[1:5, 10:30])
-
-
-def rows_by_number(x: Any, n: Any, y: Any, z: Any) -> None:
-    numbers = pto.load(n[0:5, 0:1])
-    found = pto.gather(x, numbers, 24)
-    pto.store(y[0:5, 0:24], found)
-    pto.scatter(z, numbers, found * 2.0)
 
 
 def product(a: Any, b: Any, c: Any, y: Any) -> None:
@@ -60,20 +28,6 @@ def product(a: Any, b: Any, c: Any, y: Any) -> None:
     acc = pto.load(c[0:20, 0:18])
     pto.store(y[0, 0:20, 0:18], pto.matmul(left, right.T))
     pto.store(y[1, 0:20, 0:18], pto.matmul_acc(acc, left, right.T) + acc)
-
-
-def half_product(a: Any, b: Any, y: Any) -> None:
-    pto.store(y[0:20, 0:18], pto.matmul(pto.load(a[0:20, 0:24]), pto.load(b[0:24, 0:18])))
-
-
-def sorting(x: Any, top: Any, where: Any, low: Any, order: Any) -> None:
-    t = pto.load(x[0:6, 0:40])
-    values, indices = pto.topk(t, 5)
-    pto.store(top[0:6, 0:5], values)
-    pto.store(where[0:6, 0:5], indices)
-    values, indices = pto.sort(t)
-    pto.store(low[0:6, 0:40], values)
-    pto.store(order[0:6, 0:40], indices)
 
 
 def loop(x: Any, n: Any, y: Any, last: Any) -> None:
@@ -146,36 +100,10 @@ def flash(q: Any, k: Any, v: Any, y: Any, n: Any, scale: Any) -> None:
 
 @pytest.fixture(scope="module")
 def compiled() -> Table:
-    i32 = DType.I32
     kernels = {
-        f"reductions {dtype.text}": traced(
-            reductions,
-            x=ref(dtype),
-            rows=out(dtype),
-            cols=out(dtype),
-            best=out(i32),
-            best_col=out(i32),
-        )
-        for dtype in (F32, DType.F64, DType.F16)
+        "partial moves": traced(partial_moves, x=ref(), y=out(), z=out()),
+        "product": traced(product, a=ref(), b=ref(), c=ref(), y=out(rank=3)),
     }
-    for dtype in (DType.I8, DType.U64):
-        kernels[f"reductions {dtype.text}"] = traced(
-            whole_reductions, x=ref(dtype), rows=out(dtype), cols=out(dtype)
-        )
-    kernels["moves"] = traced(moves, x=ref(), y=out(), z=out(), flat=out())
-    kernels["partial moves"] = traced(partial_moves, x=ref(), y=out(), z=out())
-    by_number = {"x": ref(), "n": ref(DType.I32), "y": out(), "z": ref(mode=AccessMode.INOUT)}
-    kernels["rows by number"] = traced(rows_by_number, **by_number)
-    kernels["product"] = traced(product, a=ref(), b=ref(), c=ref(), y=out(rank=3))
-    kernels["product f16"] = traced(half_product, a=ref(DType.F16), b=ref(DType.F16), y=out())
-    kernels["product i8"] = traced(half_product, a=ref(DType.I8), b=ref(DType.I8), y=out(i32))
-    kernels["product i64"] = traced(
-        half_product, a=ref(DType.I64), b=ref(DType.I64), y=out(DType.I64)
-    )
-    for dtype in (F32, DType.F16, DType.I32):
-        kernels[f"sorting {dtype.text}"] = traced(
-            sorting, x=ref(dtype), top=out(dtype), where=out(i32), low=out(dtype), order=out(i32)
-        )
     kernels["loop"] = traced(loop, x=ref(), n=I64, y=out(rank=3), last=out(DType.I64, 1))
     kernels["branch"] = traced(branch, x=ref(), n=I64, y=out())
     kernels["masks"] = traced(masks, x=ref(), n=I64, y=ref(F32, 3, AccessMode.INOUT))
@@ -208,41 +136,11 @@ def data(*shape: int, dtype: DType = F32, seed: int = 0) -> Array:
 EXTENTS = [(6, 40), (4, 33), (1, 40), (6, 1), (3, 7)]
 
 
-@pytest.mark.parametrize("dtype", [F32, DType.F64, DType.F16], ids=lambda d: d.text)
-@pytest.mark.parametrize("extent", EXTENTS)
-def test_reductions(compiled: Table, extent: tuple[int, int], dtype: DType) -> None:
-    x = data(*extent, dtype=dtype)
-    tolerance = {F32: 1e-6, DType.F64: 1e-14, DType.F16: 2e-3}[dtype]
-    for hole in (None, np.nan, np.inf, -np.inf):
-        if hole is not None:
-            x[-1, -1] = hole
-        rows, cols = np.zeros((6, 4), dtype.numpy), np.zeros((4, 40), dtype.numpy)
-        best, best_col = np.zeros((6, 1), np.int32), np.zeros((1, 40), np.int32)
-        same(compiled[f"reductions {dtype.text}"].both(x, rows, cols, best, best_col), tolerance)
-
-
-@pytest.mark.parametrize("dtype", [DType.I8, DType.U64], ids=lambda d: d.text)
-def test_integer_reductions(compiled: Table, dtype: DType) -> None:
-    for extent in EXTENTS:
-        rows, cols = np.zeros((6, 3), dtype.numpy), np.zeros((3, 40), dtype.numpy)
-        x = data(*extent, dtype=dtype)
-        same(compiled[f"reductions {dtype.text}"].both(x, rows, cols))
-
-
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_moves(compiled: Table, extent: tuple[int, int]) -> None:
     x = data(*extent)
-    outputs = [np.zeros(shape, np.float32) for shape in ((40, 6), (14, 26), (3, 80))]
-    same(compiled["moves"].both(x, *outputs))
-    same(compiled["partial moves"].both(x, *outputs[:2]))
-
-
-def test_rows_by_number(compiled: Table) -> None:
-    for cols in (24, 10):
-        n = np.array([[3], [0], [-1], [9], [3]], np.int32)
-        same(
-            compiled["rows by number"].both(data(7, cols), n, np.zeros((5, 24), "f4"), data(8, 24))
-        )
+    outputs = [np.zeros(shape, np.float32) for shape in ((40, 6), (14, 26))]
+    same(compiled["partial moves"].both(x, *outputs))
 
 
 @pytest.mark.parametrize(
@@ -253,20 +151,6 @@ def test_products(compiled: Table, rows: int, cols: int, inner: int) -> None:
     same(compiled["product"].both(a, b, c, np.zeros((2, 20, 18), "f4")), 1e-6)
     turned = np.asfortranarray(a), np.asfortranarray(b), c
     same(compiled["product"].both(*turned, np.zeros((2, 20, 18), "f4")), 1e-6)
-    for dtype in (DType.F16, DType.I8, DType.I64):
-        a, b = data(rows, inner, dtype=dtype), data(inner, cols, dtype=dtype, seed=1)
-        to = {DType.F16: "f4", DType.I8: "i4", DType.I64: "i8"}[dtype]
-        same(compiled[f"product {dtype.text}"].both(a, b, np.zeros((20, 18), to)), 1e-6)
-
-
-@pytest.mark.parametrize("dtype", [F32, DType.F16, DType.I32], ids=lambda d: d.text)
-def test_sorting(compiled: Table, dtype: DType) -> None:
-    for extent in ((6, 40), (5, 33), (2, 3)):
-        x = data(*extent, dtype=dtype)
-        x[:, ::3] = x[:, :1]
-        top, where = np.zeros((6, 5), dtype.numpy), np.zeros((6, 5), np.int32)
-        low, order = np.zeros((6, 40), dtype.numpy), np.zeros((6, 40), np.int32)
-        same(compiled[f"sorting {dtype.text}"].both(x, top, where, low, order))
 
 
 @pytest.mark.parametrize("rows", [12, 11, 4, 1])

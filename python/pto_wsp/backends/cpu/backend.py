@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from pto_wsp.backends.cpu.trace import read_trace
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
-from pto_wsp.kernels import LoadedKernel, PythonKernel
+from pto_wsp.kernels import LoadedKernel, NativeKernel, PythonKernel
 from pto_wsp.options import MAX_WORKERS, NUM_THREADS, SEED, WORKSPACE_LIMIT
 from pto_wsp.plan import (
     Directive,
@@ -40,6 +40,7 @@ from pto_wsp.runtime.engine import Control, Explained, Generated
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 
+_Started: TypeAlias = "tuple[_core.NativeRun | None, NativeError | None]"
 _POLL_NS = 50_000_000  # how often a waiting thread looks for Ctrl-C
 
 _engines: weakref.WeakSet[CpuEngine] = weakref.WeakSet()
@@ -80,26 +81,27 @@ class CpuEngine:
         self._trace_path: Path | None = None
         self._traced_runs = 0
         self._starting = threading.Lock()
+        self._last: Callable[[], CpuRun | None] = lambda: None
         self._kernels = kernels  # keeps shared libraries loaded
-        self._native: _core.NativeProgram | None = _load(plan, workers, seed, workspace_limit)
-        self._native.expect([_expected(plan, symbol) for symbol in plan.records(Symbol)])
-        for index, kernel in enumerate(kernels):
-            if isinstance(kernel, PythonKernel):
-                dispatch = make_dispatch(plan, index, kernel.fn)
-                self._native.set_python_kernel(index, dispatch)
-            else:
-                self._native.set_native_kernel(index, kernel.address, kernel.scratch)
+        self._native: _core.NativeProgram | None = self._make_native()
         _engines.add(self)
+
+    def _make_native(self) -> _core.NativeProgram:
+        native = _load(self.plan, self.workers, self._seed, self._workspace_limit)
+        native.expect([_expected(self.plan, symbol) for symbol in self.plan.records(Symbol)])
+        for index, kernel in enumerate(self._kernels):
+            if isinstance(kernel, PythonKernel):
+                native.set_python_kernel(index, make_dispatch(self.plan, index, kernel.fn))
+            else:
+                how = (kernel.address, kernel.scratch, kernel.sharing)
+                native.set_native_kernel(index, *how)
+        return native
 
     def start(
         self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
     ) -> CpuRun:
-        with self._starting:
-            file = self._next_trace_file()
-            run, error = self.native.start(_values(bindings), asynchronous, hashed)
-        if run is None:
-            raise _failure(error).to_exception(self.plan)
-        return CpuRun(self, run, hashed, file)
+        values = _values(bindings)
+        return self._started(lambda: self.native.start(values, asynchronous, hashed), hashed)
 
     def start_controlled(
         self,
@@ -109,19 +111,40 @@ class CpuEngine:
         asynchronous: bool,
         hashed: bool = False,
     ) -> CpuRun:
+        how = (asynchronous, hashed, control.record, control.replay, control.seed)
+        values = _values(bindings)
+        return self._started(lambda: self.native.start_controlled(values, *how), hashed)
+
+    def _started(self, start: Callable[[], _Started], hashed: bool) -> CpuRun:
         with self._starting:
-            file = self._next_trace_file()
-            run, error = self.native.start_controlled(
-                _values(bindings),
-                asynchronous,
-                hashed,
-                control.record,
-                control.replay,
-                control.seed,
-            )
-        if run is None:
-            raise _failure(error).to_exception(self.plan)
-        return CpuRun(self, run, hashed, file)
+            while True:
+                file = self._next_trace_file()
+                run, error = start()
+                if run is not None:
+                    return self._keep(CpuRun(self, run, hashed, file))
+                failure = _failure(error)
+                if failure.status != Status.SHARED_MEMORY:
+                    raise failure.to_exception(self.plan)
+                self._allow_sharing(failure)
+
+    def _keep(self, run: CpuRun) -> CpuRun:
+        self._last = weakref.ref(run)
+        return run
+
+    def _allow_sharing(self, failure: Failure) -> None:
+        """Replaces a kernel by one that may be given views of the same memory."""
+        assert failure.record is not None
+        index = failure.record[1]
+        kernel = self._kernels[index]
+        assert isinstance(kernel, NativeKernel)
+        assert kernel.made_for is not None, "a kernel without it may be given anything"
+        made = kernel.made_for(kernel.memory)
+        last = self._last()
+        if last is not None:  # one that nobody keeps has ended
+            last.join()
+        self._kernels = (*self._kernels[:index], made, *self._kernels[index + 1 :])
+        # Another thread may be running with the kernels before: those stay as they are.
+        self._native = self._make_native()
 
     def start_quick(
         self,
@@ -137,7 +160,7 @@ class CpuEngine:
         if started is None:
             return None
         run, values = started
-        return CpuRun(self, run, False, None), cast("tuple[Value, ...]", values)
+        return self._keep(CpuRun(self, run, False, None)), cast("tuple[Value, ...]", values)
 
     def trace_to(self, path: Path) -> None:
         self._trace_path = path
@@ -230,6 +253,11 @@ class CpuRun:
 
     def done(self) -> bool:
         return self._native.wait(0)[0]
+
+    def join(self) -> None:
+        """Waits for its end, whatever that is."""
+        while not self._native.wait(_POLL_NS)[0]:
+            pass
 
     def stats(self) -> Stats:
         return Stats(

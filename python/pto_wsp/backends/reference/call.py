@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, assert_never
-
-import numpy as np
 
 from pto_wsp.backends.reference.bound import Array
 from pto_wsp.backends.reference.region import DimRange, Region, params_of, region_params
@@ -17,19 +14,18 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import KernelError
 from pto_wsp.kernels import (
     LoadedKernel,
-    NativeCall,
-    NativeFunction,
+    NativeCaller,
+    NativeFailure,
     NativeKernel,
     NativePages,
     NativeView,
     PythonKernel,
     gathered,
+    native_view,
     scalar_value,
     scattered,
 )
 from pto_wsp.plan import NONE, AccessMode, ParamKind, Plan, Section, Tensor
-
-_ERROR_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +59,6 @@ class TaskMemory(Protocol):
 
 # Raises if the kernel fails.
 Caller = Callable[[Task, TaskMemory], None]
-
-
-class NativeFailure(Exception):
-    """A native kernel returned a failure; the message is the one it wrote."""
 
 
 def kernel_error(plan: Plan, task: Task, error: Exception, why: str | None = None) -> KernelError:
@@ -190,40 +182,26 @@ def _python_body(plan: Plan, index: int, kernel: PythonKernel) -> Body:
 
 
 def _native_body(kernel: NativeKernel) -> Body:
-    function = NativeFunction(kernel.address)
-    message = ctypes.create_string_buffer(_ERROR_BYTES)
-    scratch = np.empty(kernel.scratch + 64, np.uint8)
+    caller = NativeCaller(kernel)
 
     def call(task: Task, given: Sequence[View]) -> None:
-        message.value = b""
-        count = len(task.regions)
-        views, pages = (NativeView * count)(), (NativePages * count)()
-        for i, view in enumerate(given):
-            if isinstance(view, Paged):
-                views[i], pages[i] = _native_pages(view)
-            else:
-                views[i] = NativeView() if view is None else _native_view(view)
-        indices = (ctypes.c_int64 * len(task.indices))(*task.indices)
-        scalars = (ctypes.c_uint64 * len(task.scalars))(*task.scalars)
-        record = NativeCall(
-            views=views,
-            pages=pages,
-            scalars=scalars,
-            indices=indices,
-            num_views=count,
-            num_scalars=len(task.scalars),
-            num_indices=len(task.indices),
+        views: list[NativeView] = []
+        pages: list[NativePages | None] = []
+        for each in given:
+            found: tuple[NativeView, NativePages | None] = NativeView(), None
+            if isinstance(each, Paged):
+                found = _native_pages(each)
+            elif each is not None:
+                found = native_view(each), None
+            views.append(found[0])
+            pages.append(found[1])
+        caller(
+            *(views, pages, task.scalars),
+            memory=[each.pool if isinstance(each, Paged) else each for each in given],
+            indices=task.indices,
             site=task.site,
-            worker=0,
-            error_size=_ERROR_BYTES,
             task_id=task.task_id,
-            error=ctypes.addressof(message),
-            scratch=(scratch.ctypes.data + 63) // 64 * 64,
-            scratch_bytes=kernel.scratch,
         )
-        if function(ctypes.byref(record), None) != 0:
-            text = message.value.decode(errors="replace")
-            raise NativeFailure(text or "the kernel returned a failure without a message")
 
     return call
 
@@ -234,7 +212,7 @@ def _native_pages(given: Paged) -> tuple[NativeView, NativePages]:
     page, tokens = pool.shape[1], region.dims[1]
     # Page 0 from its first token on, of which there may be more than the page has.
     from_first = (DimRange(0, 1, 1, True), DimRange(0, 1, 1, False), *region.dims[2:])
-    native = _native_view(region_view(pool, replace(region, dims=from_first)))
+    native = native_view(region_view(pool, replace(region, dims=from_first)))
     native.shape[0] = tokens.extent
     row = table[region.dims[0].start :, tokens.start // page :]
     return native, NativePages(
@@ -245,13 +223,3 @@ def _native_pages(given: Paged) -> tuple[NativeView, NativePages]:
         page_stride=pool.strides[0] // pool.itemsize,
         wide=int(table.itemsize == 8),
     )
-
-
-def _native_view(view: Array) -> NativeView:
-    # Not view.ctypes, which makes an object first.
-    data = view.__array_interface__["data"][0]
-    native = NativeView(data=data, rank=view.ndim, dtype=DType.of(view.dtype))
-    for d in range(view.ndim):
-        native.shape[d] = view.shape[d]
-        native.stride[d] = view.strides[d] // view.itemsize
-    return native
