@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# Workloads that come with the package are written like those of users, and count as such.
+_WORKLOADS = PACKAGE_DIR + "workloads" + os.sep
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
@@ -54,7 +56,8 @@ def is_ours(frame: FrameType) -> bool:
     # Methods that dataclasses generate have no file, but the globals of their class's module.
     file = frame.f_code.co_filename
     module = str(frame.f_globals.get("__name__", ""))
-    return file.startswith(PACKAGE_DIR) or (file == "<string>" and module.startswith(_PACKAGE))
+    inside = file.startswith(PACKAGE_DIR) and not file.startswith(_WORKLOADS)
+    return inside or (file == "<string>" and module.startswith(_PACKAGE))
 
 
 def of_frame(frame: FrameType | None) -> SrcLoc | None:

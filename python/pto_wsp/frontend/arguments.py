@@ -108,7 +108,6 @@ def _argument(call: _Call, name: str, value: object) -> Argument:
         case DenseDyn():
             return Argument(name, AxisParam(name, value), (_extent(name, value, call.loc),))
         case Ragged() | Sparse():
-            call.name_of(value.outer, "outer axis", value)
             return _rows(call, name, value)
         case Tiled():
             return _tiles(call, name, value)
@@ -154,6 +153,7 @@ def _array(name: str, array: np.ndarray[Any, Any], loc: SrcLoc | None) -> Symbol
 
 def _rows(call: _Call, name: str, axis: Ragged | Sparse) -> Argument:
     """The arrays of an axis: symbols that control reads, or tensors."""
+    outer = call.name_of(axis.outer, "outer axis", axis)
     parts = (
         {name: axis.lengths}
         if isinstance(axis, Ragged)
@@ -170,7 +170,7 @@ def _rows(call: _Call, name: str, axis: Ragged | Sparse) -> Argument:
     else:
         arrays = [named.get(id(a), a) for a in (axis.indptr, axis.indices)]
         seen = axis.over(*arrays)
-        names = dict(zip(("indptr", "indices"), parts, strict=True))
+        names = dict(zip(("indptr", "indices", "outer"), (*parts, outer), strict=True))
     param = AxisParam(name, seen, names, axis)
     return Argument(name, param, tuple(symbols), tuple(named.values()))
 

@@ -7,13 +7,17 @@ from typing import Any, ClassVar, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from pto_wsp import srcloc
+from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
+from pto_wsp.frontend.control_reads import place
 from pto_wsp.frontend.memory import share
-from pto_wsp.frontend.scalar_expr import as_int
+from pto_wsp.frontend.nests import Nest
+from pto_wsp.frontend.scalar_expr import SymInt, as_int
+from pto_wsp.frontend.sparse_rows import Row, SparseRows
 from pto_wsp.frontend.tensor import Tensor
+from pto_wsp.frontend.trace import current
 
 IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
 
@@ -105,10 +109,12 @@ class Ragged:
 
 class Sparse:
     """Rows of column indices in CSR form, one for each index of `outer`: row b has the columns
-    `indices[indptr[b]]` to `indices[indptr[b + 1] - 1]`; `P.sel(axis[b])` loops over them.
+    `indices[indptr[b]]` to `indices[indptr[b + 1] - 1]`. `P.sel(axis[b])` loops over them,
+    `axis[b].chunks(n)` over groups of them, `axis.activated()` over the rows that have any.
 
     Execute binds both arrays, as `<parameter>_indptr` and `<parameter>_indices`; Tensors may be
-    written by tasks, and then control waits for them.
+    written by tasks, and then control waits for them. A workload may make the axis itself, of a
+    Dense axis and Tensors, temporaries among them.
     """
 
     __slots__ = ("indices", "indptr", "outer")
@@ -138,6 +144,28 @@ class Sparse:
                 why="row b goes from indptr[b] to indptr[b + 1]",
                 fix="give one more entry than the outer axis has indices",
             )
+
+    def __getitem__(self, index: object) -> Row:
+        """One row, inside a workload."""
+        return self._rows().row(place("a sparse axis", index))
+
+    def activated(self) -> Nest[tuple[SymInt, Row]]:
+        """`for expert, tokens in axis.activated()`: the rows that have columns."""
+        return self._rows().activated()
+
+    def _rows(self) -> SparseRows:
+        """The axis as a workload sees it that was not given it as an argument."""
+        indptr, indices, outer = self.indptr, self.indices, self.outer
+        current("a sparse axis")
+        if isinstance(outer, Dense) and isinstance(indptr, Tensor) and isinstance(indices, Tensor):
+            return SparseRows(None, self, outer, None, ir.Const(outer.extent), indptr, indices)
+        raise CompileError(
+            Code.AXIS_NOT_PASSED,
+            f"{self!r} is not a parameter of the workload",
+            loc=srcloc.here(),
+            why="execute binds an extent and arrays by the names of parameters",
+            fix="pass it as an argument, or make it of Dense[n]() and Tensors",
+        )
 
     def over(self, indptr: Any, indices: Any) -> Sparse:
         """The same axis with its arrays under other names."""

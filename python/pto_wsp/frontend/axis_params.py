@@ -3,73 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
-from pto_wsp.frontend.context import Scope
+from pto_wsp.frontend.control_reads import element, place
+from pto_wsp.frontend.nests import Nest
 from pto_wsp.frontend.refusal import (
     COMPUTING,
     EQUALITY,
     refuse,
 )
-from pto_wsp.frontend.scalar_expr import (
-    SymInt,
-    as_int,
-    as_symint,
-    atom,
-    is_integer,
-    minimum,
-    poly_expr,
-)
+from pto_wsp.frontend.scalar_expr import SymInt, as_symint, atom
+from pto_wsp.frontend.sparse_rows import Row, SparseRows
 from pto_wsp.frontend.tensor import Tensor
+from pto_wsp.frontend.tile_vars import tile_count
 from pto_wsp.frontend.trace import OpenLoop, Tracer, current
 
 if TYPE_CHECKING:
     from pto_wsp.srcloc import SrcLoc
-
-
-def element(array: str, index: object, rank: int = 1) -> SymInt:
-    """array[index] or array[i, j], for control."""
-    tracer = current(f"{array}[...]")
-    given = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
-    if len(given) != rank:
-        raise CompileError(
-            Code.ARRAY_INDEX,
-            f"{array} is indexed with {len(given)} indices",
-            loc=srcloc.here(),
-            why=f"it has {rank} dimension{'s' if rank > 1 else ''}, and control reads one element",
-            fix=f"write {array}[{', '.join('ij'[:rank])}]",
-        )
-    places = [_place(array, each) for each in given]
-    load = ir.ArrayLoad(array, *(poly_expr(place) for place in places))
-    scopes = frozenset[Scope]().union(*(place.scopes for place in places))
-    return atom(load, tracer.scope, *scopes)
-
-
-def _place(array: str, index: object) -> SymInt:
-    number = as_int(index)
-    if number is not None and number < 0:
-        raise CompileError(
-            Code.ARRAY_INDEX,
-            f"{array}[{index}] cannot be traced",
-            loc=srcloc.here(),
-            why="the length of an array may change from run to run, so there is no counting from "
-            "its end",
-            fix="use an index of at least 0",
-        )
-    if not is_integer(index):
-        raise CompileError(
-            Code.ARRAY_INDEX,
-            f"{array} is indexed with {type(index).__name__}",
-            loc=srcloc.here(),
-            why="control reads one element at a time",
-            fix=f"write {array}[i] with a loop variable, an integer or an expression of them; what "
-            f"kernels work on is a tensor: pass Tensor(data={array})",
-        )
-    return as_symint(index)
 
 
 @refuse(
@@ -96,16 +50,6 @@ class ArrayParam:
         return f"<array {self.name}>"
 
 
-class Row:
-    """One row of a sparse axis, for P.sel."""
-
-    __slots__ = ("index", "param")
-
-    def __init__(self, param: AxisParam, index: SymInt) -> None:
-        self.param = param
-        self.index = index
-
-
 @refuse(
     COMPUTING,
     EQUALITY,
@@ -116,7 +60,8 @@ class Row:
 )
 class AxisParam:
     """An axis parameter inside a workload. `toks[b]` is the length of row b of a ragged one,
-    `routing[b]` the row of a sparse one for P.sel, and `routing.pos` the place in that row."""
+    `routing[b]` the row of a sparse one, `routing.activated()` gives those that have columns, and
+    `routing.pos` is the place in the row of P.sel."""
 
     __slots__ = ("axis", "key", "name", "names")
 
@@ -130,7 +75,7 @@ class AxisParam:
         self.name = name
         self.axis = axis
         self.key = axis if key is None else key  # the user's object, to which other axes refer
-        # The symbols of its parts, where one name is not enough: "indices", "extent", "size".
+        # The symbols of its parts, where one name is not enough: "indices", "extent", "outer".
         self.names = names or {}
 
     def __getitem__(self, index: object) -> SymInt | Row:
@@ -140,11 +85,31 @@ class AxisParam:
             case Ragged(outer=outer):
                 return element(self.name, index, 2 if isinstance(outer, Ragged) else 1)
             case Sparse():
-                return Row(self, _place(self.name, index))
+                return self._rows("a row").row(place(self.name, index))
             case Tiled():
                 raise self._indexed("its tiles are numbered", f"P({self.name})")
             case _:
                 raise self._indexed(f"{self.axis!r} has one extent", f"P({self.name})")
+
+    def activated(self) -> Nest[tuple[SymInt, Row]]:
+        """`for expert, tokens in routing.activated()`: the rows that have columns."""
+        return self._rows("activated()").activated()
+
+    def _rows(self, what: str) -> SparseRows:
+        if not isinstance(self.axis, Sparse):
+            raise CompileError(
+                Code.AXIS_KIND,
+                f"{what} of axis {self.name}",
+                loc=srcloc.here(),
+                why=f"{self.axis!r} has no rows of columns",
+                fix="pass Sparse(outer, indptr, indices) for it",
+            )
+        outer, names = self.axis.outer, self.names
+        constant = ir.Const(outer.extent) if isinstance(outer, Dense) else None
+        parts = {"indptr": self.axis.indptr, "indices": self.axis.indices}
+        arrays = [a if isinstance(a, Tensor) else names[part] for part, a in parts.items()]
+        extent = constant or ir.SymbolRef(names["outer"])
+        return SparseRows(self.name, self.key, outer, names["outer"], extent, *arrays)
 
     @property
     def pos(self) -> SymInt:
@@ -192,42 +157,6 @@ class LoopAxis(ABC):
     @abstractmethod
     def tile(self) -> SymInt | None:
         """Elements of a tile; None if there are no tiles."""
-
-
-class TileVar(SymInt):
-    """The number of a tile. `start` and `stop` bound its elements, `slice` is both, `size` their
-    number; the last tile is shorter unless the axis pads it."""
-
-    __slots__ = ("_start", "_stop")
-
-    def __init__(
-        self, number: SymInt, size: SymInt, end: SymInt, *, padded: bool, first: int = 0
-    ) -> None:
-        super().__init__(number.polynomial, number.scopes)
-        self._start = self * size + first
-        stop = self._start + size
-        self._stop = stop if padded else minimum(stop, end)
-
-    @property
-    def start(self) -> SymInt:
-        return self._start
-
-    @property
-    def stop(self) -> SymInt:
-        return self._stop
-
-    @property
-    def size(self) -> SymInt:
-        return self._stop - self._start
-
-    @property
-    def slice(self) -> slice[SymInt, SymInt, None]:
-        return slice(self._start, self._stop)
-
-
-def tile_count(extent: SymInt, size: SymInt) -> SymInt:
-    """How many tiles cover an extent."""
-    return (extent + size - 1) // size
 
 
 def extent_of(tracer: Tracer, param: AxisParam, loc: SrcLoc | None) -> SymInt:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from types import CodeType
-from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 
-from pto_wsp import ir, srcloc
+from pto_wsp import ir
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
-from pto_wsp.frontend.axis_params import (
-    AxisParam,
-    LoopAxis,
-    Row,
-    TileVar,
-    extent_of,
-    row_loops,
-    tile_count,
-    tile_size,
-)
+from pto_wsp.frontend.axis_params import AxisParam, LoopAxis, extent_of, row_loops, tile_size
 from pto_wsp.frontend.conditions import Branch, otherwise, when
-from pto_wsp.frontend.names import loop_targets
+from pto_wsp.frontend.nests import Nest, Variables, new_variable
 from pto_wsp.frontend.scalar_expr import (
     BoolLike,
     IntLike,
@@ -34,83 +23,19 @@ from pto_wsp.frontend.scalar_expr import (
     as_int,
     as_symbool,
     as_symint,
-    atom,
     lower,
     lower_bool,
 )
+from pto_wsp.frontend.sparse_rows import Row, SelNest
 from pto_wsp.frontend.tensor import Tensor
+from pto_wsp.frontend.tile_vars import TileVar, tile_count
 from pto_wsp.frontend.trace import OpenLoop, Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
 # Inside a workload an axis is an AxisParam; users may annotate the parameter with what they pass.
 Loopable: TypeAlias = AxisParam | LoopAxis | Axis | SymInt | ScalarLike | int | np.integer[Any]
-Variables = TypeVar("Variables")
 Two: TypeAlias = tuple[SymInt, SymInt]
 Three: TypeAlias = tuple[SymInt, SymInt, SymInt]
-
-
-class Nest(ABC, Generic[Variables]):
-    """Nested loops over some axes, for one `for` statement; the body is traced once."""
-
-    def __init__(self, tracer: Tracer, form: str, axes: tuple[object, ...]) -> None:
-        self.pending = tracer.expect_use(form, f"write `for i in {form}:` with calls in its body")
-        if not axes:
-            raise CompileError(
-                Code.EXTENT,
-                f"{form} without an axis",
-                loc=self.pending.loc,
-                why="a loop needs an extent",
-                fix="pass axes, extents, or elements of an array: P(rows), P(8), P(lens[b])",
-            )
-        self.tracer = tracer
-        self.axes = axes
-
-    def __iter__(self) -> Iterator[Variables]:
-        self.pending.used = True
-        return _NestIterator(self)
-
-    @abstractmethod
-    def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
-        """Opens the loop over one axis; its variable as the user sees it."""
-
-
-class _NestIterator(Iterator[Variables]):
-    """Opens the loops at the first step and closes them at the second. If there is no second, the
-    loop was left early: the interpreter then drops this object while it stands at that line."""
-
-    def __init__(self, nest: Nest[Variables]) -> None:
-        self._nest = nest
-        self._open: list[OpenLoop] = []
-        self._code: CodeType | None = None  # the user's function that holds the `for` statement
-        self._begun = False
-
-    def __next__(self) -> Variables:
-        nest = self._nest
-        if not self._begun:
-            self._begun = True
-            frame = srcloc.user_frame()
-            self._code = None if frame is None else frame.f_code
-            targets = loop_targets(frame, len(nest.axes))
-            variables: list[SymInt] = []
-            for position, axis in enumerate(nest.axes):
-                name = targets[position] if targets is not None else None
-                loop, variable = nest.open(axis, name)
-                self._open.append(loop)
-                variables.append(variable)
-            item = variables[0] if len(variables) == 1 else tuple(variables)
-            return cast(Variables, item)
-        while self._open:
-            nest.tracer.close_loop(self._open[-1])
-            self._open.pop()
-        raise StopIteration
-
-    def __del__(self) -> None:
-        if not self._open or not self._open[0].scope.is_open:
-            return
-        frame = srcloc.user_frame()
-        at_the_loop = frame is not None and frame.f_code is self._code
-        loc = srcloc.of_frame(frame) if at_the_loop else self._nest.pending.loc
-        self._nest.tracer.left_early(loc)
 
 
 class AxisNest(Nest[Variables]):
@@ -140,14 +65,14 @@ class AxisNest(Nest[Variables]):
             loop = self.tracer.open_loop(replace(head, start=ir.Const(axis.first)), axis.key)
             return loop, loop.variable
         loop = self.tracer.open_loop(head, axis.key)
-        variable = TileVar(loop.variable, axis.tile, axis.end, padded=axis.padded, first=axis.first)
-        return loop, variable
+        tiles = axis.tile, axis.end, axis.first
+        return loop, TileVar.of(loop.variable, *tiles, padded=axis.padded)
 
     def _tile(self, param: AxisParam, tiled: Tiled, loop: OpenLoop) -> TileVar:
         inner = AxisParam(param.names["extent"], tiled.axis)
         extent = extent_of(self.tracer, inner, self.pending.loc)
         size = tile_size(self.tracer, param, tiled.size)
-        return TileVar(loop.variable, size, extent, padded=tiled.pad_last)
+        return TileVar.of(loop.variable, size, extent, padded=tiled.pad_last)
 
     def _head(self, axis: object, name: str | None) -> tuple[ir.Loop, Axis | None]:
         """The loop over one axis, without its body, and the axis object that it runs over."""
@@ -179,7 +104,7 @@ class AxisNest(Nest[Variables]):
                     "P(...) over a row of a sparse axis",
                     loc=loc,
                     why="a row has columns, which P.sel gives",
-                    fix=f"write P.sel({axis.param.name}[...])",
+                    fix=f"write P.sel({axis.rows.name or 'routing'}[...])",
                 )
             case DenseDyn() | Ragged() | Sparse() | Tiled():
                 raise CompileError(
@@ -219,68 +144,9 @@ class AxisNest(Nest[Variables]):
     def _loop(
         self, name: str | None, axis: str | None, kind: ir.AxisKind, extent: ir.Expr
     ) -> ir.Loop:
-        var = _new_variable(self.tracer, name, axis)
+        var = new_variable(self.tracer, name, axis)
         loc = self.pending.loc
         return ir.Loop(var, axis or var, kind, self.order, ir.Const(0), extent, (), None, None, loc)
-
-
-class SelNest(Nest[Variables]):
-    """P.sel(...): over the columns of one row of a sparse axis."""
-
-    def __init__(self, tracer: Tracer, row: object) -> None:
-        super().__init__(tracer, "P.sel(...)", (row,))
-        if not isinstance(row, Row):
-            raise CompileError(
-                Code.AXIS_KIND,
-                f"P.sel(...) of {type(row).__name__}",
-                loc=self.pending.loc,
-                why="it loops over the columns of one row of a sparse axis",
-                fix="write P.sel(routing[b]) with a parameter that was given Sparse(...)",
-            )
-        self.row = row
-
-    def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
-        param, sparse = self.row.param, self.row.param.axis
-        assert isinstance(sparse, Sparse)
-        index = lower(self.row.index)
-        var = _new_variable(self.tracer, None, f"{param.name}_pos")
-        arrays = sparse.indptr, sparse.indices
-        if isinstance(index, ir.LoopVar) and not any(isinstance(a, Tensor) for a in arrays):
-            loop = self.tracer.open_loop(self._sparse(var, index), param.key)
-            return loop, loop.column
-        return self._general(var, sparse)
-
-    def _sparse(self, var: str, row: ir.LoopVar) -> ir.Loop:
-        param = self.row.param
-        indptr, indices = param.names["indptr"], param.names["indices"]
-        end = ir.ArrayLoad(indptr, ir.Binary(ir.BinaryOp.ADD, row, ir.Const(1)))
-        extent = ir.Binary(ir.BinaryOp.SUB, end, ir.ArrayLoad(indptr, row))
-        kind, loc = ir.AxisKind.SPARSE, self.pending.loc
-        return ir.Loop(
-            *(var, param.name, kind, ir.Order.PARALLEL, ir.Const(0), extent, ()),
-            *(indptr, row.name, loc, indices),
-        )
-
-    def _general(self, var: str, sparse: Sparse) -> tuple[OpenLoop, SymInt]:
-        """Rows named by an expression, and arrays that tasks may write: explicit reads."""
-        param = self.row.param
-        first = _entry(param, "indptr", sparse.indptr, self.row.index)
-        last = _entry(param, "indptr", sparse.indptr, self.row.index + 1)
-        kind, loc = ir.AxisKind.EXPR, self.pending.loc
-        extent = lower(last - first)
-        head = ir.Loop(
-            *(var, param.name, kind, ir.Order.PARALLEL, ir.Const(0), extent, ()),
-            *(None, None, loc),
-        )
-        loop = self.tracer.open_loop(head, param.key)
-        return loop, _entry(param, "indices", sparse.indices, first + loop.variable)
-
-
-def _entry(param: AxisParam, part: str, array: object, index: SymInt) -> SymInt:
-    if isinstance(array, Tensor):
-        return as_symint(array[index])
-    load = ir.ArrayLoad(param.names[part], lower(index))
-    return atom(load, current("P.sel(...)").scope, *index.scopes)
 
 
 class WhileNest(Nest[Variables]):
@@ -302,7 +168,7 @@ class WhileNest(Nest[Variables]):
         self.limit = as_symint(max_iterations)
 
     def open(self, axis: object, name: str | None) -> tuple[OpenLoop, SymInt]:
-        var = _new_variable(self.tracer, name, "while")
+        var = new_variable(self.tracer, name, "while")
         limit, loc = lower(self.limit), self.pending.loc
         always = ir.Binary(ir.BinaryOp.EQ, ir.Const(0), ir.Const(0))
         loop = self.tracer.open_loop(ir.While(var, var, always, limit, (), loc), None)
@@ -377,15 +243,6 @@ class LoopForms:
 
 
 P = LoopForms()
-
-
-def _new_variable(tracer: Tracer, name: str | None, axis: str | None) -> str:
-    wanted = name if name is not None and name.strip("_") else axis or "i"
-    taken = {loop.var for loop in tracer.loops}
-    var, number = wanted, 2
-    while var in taken:
-        var, number = f"{wanted}_{number}", number + 1
-    return var
 
 
 def _number(value: object, loc: SrcLoc | None) -> ir.Const:

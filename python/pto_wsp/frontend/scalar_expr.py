@@ -121,7 +121,7 @@ class SymInt:
     def __pos__(self) -> SymInt:
         return self
 
-    # What the variable of a tiled loop has (axis_params.TileVar), so that others can say why not.
+    # What the variable of a tiled loop has (tile_vars.TileVar), so that others can say why not.
 
     @property
     def start(self) -> SymInt:

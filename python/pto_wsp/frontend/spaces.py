@@ -19,7 +19,7 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import DenseDyn
-from pto_wsp.frontend.axis_params import ArrayParam, AxisParam, LoopAxis, tile_count
+from pto_wsp.frontend.axis_params import ArrayParam, AxisParam, LoopAxis
 from pto_wsp.frontend.conditions import otherwise, when
 from pto_wsp.frontend.directives import Schedule
 from pto_wsp.frontend.handles import Handle
@@ -28,6 +28,7 @@ from pto_wsp.frontend.reductions import reduce_max, reduce_sum, search
 from pto_wsp.frontend.scalar_expr import BoolLike, IntLike, SymInt, as_symint, atom
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.frontend.tiers import Selected, Tier
+from pto_wsp.frontend.tile_vars import tile_count
 from pto_wsp.frontend.trace import Tracer, current
 from pto_wsp.frontend.workloads import Workload, WorkloadFunction, workload
 

@@ -135,11 +135,12 @@ class _Finder:
             case Op.SLICE:
                 return self._fresh(result, 0, depth), self._fresh(result, 1, depth)
             case Op.GATHER:
-                rows = of[stmt.operands[1].number][0]
-                source = stmt.operands[0]
-                return rows, of[source.number][1] if is_tile(source) else self._fresh(
-                    result, 1, depth
-                )
+                source, rows = stmt.operands[0], of[stmt.operands[1].number][0]
+                if is_tile(source):
+                    return rows, of[source.number][1]
+                width = FixedBound(source, 1, 0, tile_type(result).cols)
+                partial = tile_type(result).partial[1]
+                return rows, frozenset({self._fixed_name(width, 1)}) if partial else _ALL
             case Op.TRANSPOSE:
                 rows, cols = operands[0]
                 return cols, rows

@@ -8,17 +8,22 @@ from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode, ragged
 from pto_wsp.workloads.kv_cache import KvCache
 from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
 from pto_wsp.workloads.llama_model import LlamaModel, random_model, rope_tables
+from pto_wsp.workloads.moe import moe_ffn
+from pto_wsp.workloads.sparse_attention import SparseAttentionShape, sparse_attention
 
 __all__ = [
     "DECODE_TIERS",
     "KvCache",
     "LlamaModel",
     "LlamaShape",
+    "SparseAttentionShape",
     "Tier",
     "llama_layer",
     "llama_step",
+    "moe_ffn",
     "paged_decode",
     "ragged_prefill",
     "random_model",
     "rope_tables",
+    "sparse_attention",
 ]

@@ -13,22 +13,32 @@ from pto_wsp.kernels.library.attention import (
 )
 from pto_wsp.kernels.library.linear import dequantise, gated_linear, gemm, linear, silu_mul
 from pto_wsp.kernels.library.norm import layernorm, rmsnorm, softmax
+from pto_wsp.kernels.library.rows import (
+    combine_choices,
+    gather_choices,
+    group_choices,
+    select_topk,
+)
 from pto_wsp.kernels.library.tokens import argmax, embedding, topk_router
 
 __all__ = [
     "argmax",
+    "combine_choices",
     "decode",
     "dequantise",
     "embedding",
     "flash_attention",
     "gated_linear",
+    "gather_choices",
     "gemm",
+    "group_choices",
     "layernorm",
     "linear",
     "masked_attention",
     "merge_partials",
     "rmsnorm",
     "rope",
+    "select_topk",
     "silu_mul",
     "softmax",
     "topk_router",

@@ -1,0 +1,131 @@
+"""Mixture of experts against torch in float64."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pto_wsp import Affinity, Program, ReadyPolicy, Tensor, TracePolicy, workloads
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # its matrices are small, and others want the cores
+
+EXPERTS, D_MODEL, D_FF, CHUNK, COLS = 8, 40, 72, 16, 32
+NEAR = 2e-6  # relative to the largest number
+# Tasks for one chunk of an expert's tokens: one that gathers, and two products in columns.
+PER_CHUNK = 1 + -(-D_FF // COLS) + -(-D_MODEL // COLS)
+
+
+def numbers(*shape: int, seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@functools.cache
+def weights() -> dict[str, Any]:
+    return {
+        "router": numbers(EXPERTS, D_MODEL, seed=1),
+        "W1": numbers(EXPERTS, D_FF, D_MODEL, seed=2) / 6,
+        "W3": numbers(EXPERTS, D_FF, D_MODEL, seed=3) / 6,
+        "W2": numbers(EXPERTS, D_MODEL, D_FF, seed=4) / 8,
+    }
+
+
+def exact(x: Any, top_k: int, router: Any) -> tuple[Any, Any]:
+    """The layer token by token, and the experts that each token chose."""
+    given = {**weights(), "router": router, "x": x}
+    wide = {name: torch.tensor(value, dtype=torch.float64) for name, value in given.items()}
+    best, chosen = torch.topk(wide["x"] @ wide["router"].T, top_k, dim=1)
+    shares = torch.softmax(best, dim=1)
+    y = torch.zeros_like(wide["x"])
+    for t, token in enumerate(wide["x"]):
+        for share, e in zip(shares[t], chosen[t], strict=True):
+            opened = torch.nn.functional.silu(wide["W1"][e] @ token)
+            y[t] += share * (wide["W2"][e] @ (opened * (wide["W3"][e] @ token)))
+    return y.numpy(), chosen.numpy()
+
+
+def work(top_k: int, tokens: int = 1) -> Any:
+    layer = workloads.moe_ffn(EXPERTS, top_k, D_MODEL, D_FF, chunk=CHUNK, cols=COLS)
+    tensors = {name: Tensor(data=value) for name, value in weights().items()}
+    x, y = np.zeros((2, tokens, D_MODEL), np.float32)
+    return layer(X=Tensor(data=x), Y=Tensor(data=y), **tensors)
+
+
+def check(program: Program, tokens: int, top_k: int = 2, **bound: Any) -> tuple[Any, Any]:
+    """Runs the program on some tokens; what it says of them, and who was asked. All elements are
+    positive, so that a router can prefer an expert whatever the token."""
+    x = np.abs(numbers(tokens, D_MODEL, seed=tokens))
+    y = np.zeros_like(x)
+    program.execute(X=x, Y=y, **bound)
+    expected, chosen = exact(x, top_k, bound.get("router", weights()["router"]))
+    assert np.abs(y - expected).max() <= NEAR * np.abs(expected).max()
+    return y, chosen
+
+
+def test_numbers_of_tokens_without_compiling_again() -> None:
+    with work(2).compile(num_threads=2) as program:
+        for tokens in (1, 7, 16, 33, 133):
+            check(program, tokens)
+        program.execute(X=np.zeros((0, D_MODEL), np.float32), Y=np.zeros((0, D_MODEL), np.float32))
+        assert program.stats.tasks == 1  # it groups no tokens
+
+
+def test_on_the_reference() -> None:
+    check(work(2).compile(target="reference"), 21)
+
+
+def test_verified() -> None:
+    check(work(2).compile(verify="full"), 21)
+
+
+def test_the_same_bits_under_any_schedule() -> None:
+    base, found = work(2), []
+    stealing = base.task_graph(ready=ReadyPolicy.work_steal())
+    for each, threads in ((base, 1), (base, 2), (stealing, 3)):
+        with each.compile(num_threads=threads) as program:
+            found.append(check(program, 70)[0])
+    assert all(np.array_equal(found[0], y) for y in found)
+
+
+def test_schedules_name_its_loops() -> None:
+    placed = work(2).affinity(expert=Affinity.CORE_LOCAL)
+    program = placed.task_graph(trace=TracePolicy.timestamps()).compile(num_threads=2)
+    check(program, 40)
+    trace = program.trace
+    gated = trace[trace["kernel"] == "gated_linear"]
+    assert np.array_equal(gated["worker"], gated["indices"][:, 0] % 2)
+
+
+def test_experts_without_tokens_are_no_tasks() -> None:
+    router = weights()["router"].copy()
+    router[[0, 3, 7]] = -10
+    tokens = 50
+    traced = work(2).task_graph(trace=TracePolicy.timestamps()).compile()
+    _, chosen = check(traced, tokens, router=router)
+    asked, counts = np.unique(chosen, return_counts=True)
+    assert set(asked) == {1, 2, 4, 5, 6}
+    trace = traced.trace
+    of_experts = np.isin(trace["kernel"], ["gather_choices", "gated_linear"])
+    assert set(trace["indices"][of_experts, 0]) == set(asked)
+    chunks, tiles = -(-counts // CHUNK), -(-tokens // CHUNK)
+    assert traced.stats.tasks == chunks.sum() * PER_CHUNK + 3 * tiles + 1
+
+
+def test_one_expert_for_all_tokens_balances() -> None:
+    tokens = 200
+    costs = TracePolicy.cycles(lambda t: 1)  # two workers that take equally long for a task
+    program = work(1).task_graph(trace=costs).compile(num_threads=2)
+    router = np.zeros_like(weights()["router"])
+    router[5] = 1
+    _, chosen = check(program, tokens, 1, router=router)
+    assert set(chosen.ravel()) == {5}
+    trace = program.trace
+    gated = trace[trace["kernel"] == "gated_linear"]
+    assert set(gated["indices"][:, 0]) == {5}
+    rows = np.minimum(CHUNK, tokens - gated["indices"][:, 1] * CHUNK)
+    assert rows.sum() == tokens * -(-D_FF // COLS)
+    for worker in (0, 1):
+        assert abs(rows[gated["worker"] == worker].sum() / rows.sum() - 0.5) < 0.05
