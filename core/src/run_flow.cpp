@@ -266,8 +266,10 @@ bool Run::generate_burst(u32 worker) {
   if (runs_serially()) {
     if (flow_->live() == 0) run_stretch(worker);
   } else {
-    constexpr u32 kFirst = 8;  // nobody has anything to do yet
-    generate_locked(worker, before == 0 ? kFirst : kBurst);
+    // Nobody has anything to do yet; but the best task is known only among many.
+    constexpr u32 kFirst = 8;
+    const bool hurry = before == 0 && config_.ready != ReadyPolicy::PRIORITY;
+    generate_locked(worker, hurry ? kFirst : kBurst);
   }
   if (worker == 0) poll_interrupt();
   made_.store(flow_->made(), std::memory_order_release);

@@ -189,9 +189,6 @@ def _gather(w: Writer, stmt: Statement) -> None:
     name = w.names.of(source)
     if tile_type(result).cols == 1:
         w.line(f'need({name}.shape(1) >= 1, "gather: rows of nothing ({w.where(stmt)})");')
-    else:
-        (cols,) = w.bounds.dims(result)[1]
-        w.line(f"const i64 {cols} = bound<false, {tile_type(result).cols}>({name}.shape(1));")
     if _ref(source).paged:
         rows = f"{name}.shape(0), {_token_rows(w, source)}"
         _into(w, stmt, "TGATHER_ROWS", _place(w, numbers), rows)
