@@ -59,8 +59,8 @@ def build(data: dict[str, np.ndarray], page: int, blocks: int, workers: int) -> 
 
     Each worker has its own KV heads: all heads of a chunk are equally long, so with a number of
     workers that divides the heads everyone reads the same number of bytes, whatever the lengths;
-    the sequence is in the key for other numbers. Sequences take turns, so that chunks of a long one
-    are spread over the step instead of coming in a row.
+    the sequence is in the key for other numbers. Sequences take turns, so that chunks of a long
+    one are spread over the step instead of coming in a row.
     """
     decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, page)
     return (
