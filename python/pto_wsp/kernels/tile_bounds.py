@@ -7,7 +7,7 @@ together tiles that have different ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -210,10 +210,11 @@ class _Finder:
         of = self.bounds.of
         places = dict(zip([p.number for p in block.params[1:]], block.yields, strict=True))
         first: dict[int, Dims] = {}  # what one iteration makes: if others make less, it varies
+        noticed: list[Dim] = []  # by the first iteration
         while True:
             self.block(block.body, depth + 1)
             made = {p.number: of[places[p.number].number] for p in params}
-            first = first or made
+            first, noticed = first or made, noticed or list(self._noticed(block.body))
             changed = False
             for param in params:
                 before = of[param.number]
@@ -228,8 +229,31 @@ class _Finder:
                 )
                 changed = changed or after != before
                 of[param.number] = after[0], after[1]
-            if not changed:
+            if changed:
+                continue
+            if noticed == list(self._noticed(block.body)):
                 return made
+            # The first iteration has more elements than the others, and somebody looks at them.
+            noticed = list(self._noticed(block.body))
+            for param in params:
+                dims = (self._moving(param, dim, of[param.number], depth) for dim in (0, 1))
+                of[param.number] = next(dims), next(dims)
+
+    def _moving(self, param: Value, dim: int, dims: Dims, depth: int) -> Dim:
+        if not dims[dim]:
+            return _ALL
+        own = f"{self._name_of(param)}_{WORDS[dim]}"
+        self.bounds.depth[own] = depth + 1
+        return frozenset({own})
+
+    def _noticed(self, body: Sequence[Statement]) -> Iterator[Dim]:
+        """The bounds that show in what statements do, beyond how many elements their results have:
+        of everything that is stored, added up or put elsewhere."""
+        for stmt in body:
+            for block in stmt.blocks:
+                yield from self._noticed(block.body)
+            for value, dim in _noticed_dims(stmt):
+                yield self.bounds.of[value.number][dim]
 
     def _carried(self, what: tuple[Value, int, Dim], made: Dim, settled: bool, depth: int) -> Dim:
         param, dim, before = what
@@ -259,6 +283,21 @@ class _Finder:
                 self.bounds.merges[result.number, dim] = Merge(name, size, b, a, varies=True)
                 dims.append(frozenset({name}))
             self.bounds.of[result.number] = dims[0], dims[1]
+
+
+def _noticed_dims(stmt: Statement) -> Iterator[tuple[Value, int]]:
+    """The extents of operands that a statement does not simply hand on to its results."""
+    tiles = [operand for operand in stmt.operands if is_tile(operand)]
+    if is_elementwise(stmt) or stmt.op in (Op.TRANSPOSE, Op.FOR, Op.WHEN):
+        return
+    if stmt.op in (Op.MATMUL, Op.MATMUL_ACC):
+        yield from ((tiles[-2], 1), (tiles[-1], 0))
+    elif OPS[stmt.op].group is Group.REDUCE:
+        axis = stmt.attribute("axis")
+        assert isinstance(axis, int)
+        yield tiles[0], axis
+    else:
+        yield from ((tile, dim) for tile in tiles for dim in (0, 1))
 
 
 def kept_dims(sizes: Sequence[int]) -> tuple[int, int]:

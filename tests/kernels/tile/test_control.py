@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pto_wsp import In, Out, Tensor, Tile, kernel
+from pto_wsp import In, Out, Scalar, Tensor, Tile, kernel
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
@@ -240,6 +240,21 @@ def test_a_carried_tile_that_would_lose_elements_is_refused() -> None:
         total.trace(x=(DType.F32, 2))
     assert e.value.code is Code.TILE_CARRY
     assert e.value.loc is not None
+
+
+def test_a_carried_tile_that_is_seen_before_it_loses_elements_is_refused() -> None:
+    """The first iteration would store more rows than the others."""
+
+    @kernel(body="tile")
+    def total(x: In[Tensor], y: Out[Tile[4, 8, DType.F32]], n: Scalar[DType.I64]):
+        s = pto.carry(sum=pto.zeros((4, 8)))
+        for _ in pto.for_range(n):
+            pto.store(y, s.sum)
+            s.sum = s.sum + pto.load(x[0:4, 0:8])
+
+    with pytest.raises(CompileError, match="sum would lose rows") as e:
+        total.trace(x=(DType.F32, 2))
+    assert e.value.code is Code.TILE_CARRY
 
 
 def test_carried_tiles_that_keep_their_extents() -> None:

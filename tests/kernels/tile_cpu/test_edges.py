@@ -63,6 +63,20 @@ def grows(x: Any, y: Any, n: Any) -> None:
     pto.store(y[0:6, 0:20], s.t)
 
 
+def seen_before_it_is_partial(x: Any, y: Any, n: Any) -> None:
+    s = pto.carry(t=pto.zeros((6, 20)))
+    for _ in pto.for_range(n):
+        pto.store(y[0:6, 0:20], s.t + 5.0)  # all of y in the first iteration
+        s.t = pto.load(x[0:6, 0:20])
+
+
+def handed_on(x: Any, y: Any, n: Any) -> None:
+    s = pto.carry(t=pto.zeros((6, 20)))
+    for _ in pto.for_range(n):
+        s.t = pto.abs(s.t) * 2.0 + pto.load(x[0:6, 0:20])  # nobody sees more than x has
+    pto.store(y[0:6, 0:20], s.t)
+
+
 def empty_stores(y: Any, n: Any) -> None:
     pto.store(y[n : n + 1, 0:1], 1.0)
     pto.store(y[n : n + 1, 0:4], 2.0)
@@ -116,7 +130,8 @@ def _traced() -> dict[str, Any]:
     kernels |= {each.__name__: traced(each, y=BOTH, n=I64) for each in (empty_stores, far_store)}
     kernels["onto_itself"] = traced(onto_itself, x=whole[0], y=whole[1], z=whole[1])
     kernels["stored_and_used"] = traced(stored_and_used, x=ref(), y=BOTH, z=out(), w=out())
-    kernels["grows"] = traced(grows, x=ref(), y=out(), n=I64)
+    for each in (grows, seen_before_it_is_partial, handed_on):
+        kernels[each.__name__] = traced(each, x=ref(), y=out(), n=I64)
     for number, words in enumerate(_names()):
         scalars = {word: ScalarType(F32) for word in words}
         kernels[f"names{number}"] = traced(names, x=ref(), y=out(), **scalars)
@@ -165,6 +180,12 @@ def test_a_store_that_ends_early_leaves_the_tile_whole(
 @pytest.mark.parametrize("times", [0, 1, 3])
 def test_a_carried_tile_becomes_whole(compiled: Table, times: int) -> None:
     agree(compiled["grows"], some(4, 7), zeros(6, 20), times)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", ["seen_before_it_is_partial", "handed_on"])
+def test_a_carried_tile_becomes_partial(compiled: Table, name: str, times: int) -> None:
+    agree(compiled[name], some(4, 7), zeros(6, 20), times)
 
 
 @pytest.mark.parametrize("row", [1, 2, 3, FAR])
