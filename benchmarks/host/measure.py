@@ -14,6 +14,7 @@ from benchmarks.context import ROOT, Bench, Json
 from benchmarks.host.workload import (
     LLAMA_7B,
     make_attention,
+    make_decode,
     make_eight,
     make_sparse,
     one_task,
@@ -34,6 +35,7 @@ def measure(bench: Bench) -> Json:
         "fresh": _fresh(bench),
         "generation": _generation(bench),
         "sparse_generation": _sparse_generation(bench),
+        "descriptors": _descriptors(bench),
         "execute": _execute(bench),
         "first_task": _first_task(bench),
     }
@@ -119,6 +121,21 @@ def _sparse_generation(bench: Bench) -> Json:
     return {
         "tasks": tasks,
         "million_tasks_per_s": taken.map(lambda ns: tasks / ns * 1e3).to_json(),
+    }
+
+
+def _descriptors(bench: Bench) -> Json:
+    """Descriptors of ragged decode as an array, few enough for memory that is there already."""
+    bench.say("descriptors")
+    with make_decode(max(4, round(32 * min(1.0, bench.protocol.scale)))).compile(
+        num_threads=1
+    ) as program:
+        found = program.descriptors()
+        taken = interleave({"rows": lambda: _timed(program.descriptors)}, bench.protocol)["rows"]
+    return {
+        "tasks": len(found),
+        "bytes": found.dtype.itemsize,
+        "million_per_s": taken.map(lambda ns: len(found) / ns * 1e3).to_json(),
     }
 
 

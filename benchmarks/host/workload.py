@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from pto_wsp import (
+    AUTO,
+    DYNAMIC,
     DenseDyn,
     DType,
     In,
@@ -14,9 +16,11 @@ from pto_wsp import (
     Out,
     P,
     Scalar,
+    Space,
     Sparse,
     Tensor,
     Workload,
+    axis,
     kernel,
     workload,
 )
@@ -117,3 +121,26 @@ def stamp(at: Out[Tensor]): ...
 def stamps(n, at):
     for i in P(n):
         stamp[i](at=at[i])
+
+
+decode = Space(
+    "decode", batch=axis(0, "batch_size"), kv=axis(0, DYNAMIC, tile=AUTO), head=axis(0, 32)
+)
+
+
+@decode.generator
+def decode_chunks(s, x, y, lens, blocks):
+    s.kv.fit(blocks, lens, s.batch.end, least=64)
+    for b in P(s.batch):
+        for c in P(s.kv(lens[b])):
+            for h in P(s.head):
+                bounds = {"start": c.start, "stop": c.stop}
+                s.emit(scaled, x[h : h + 1], x[h : h + 1], y[b, c, h : h + 1], h, fields=bounds)
+
+
+def make_decode(sequences: int) -> Workload:
+    """Ragged decode of so many sequences: about 6,000 descriptors each."""
+    lens = np.random.default_rng(0).integers(8000, 16000, sequences)
+    out = np.empty((sequences, 256, 32), np.float32)
+    x, y = Tensor(data=np.zeros(32, np.float32)), Tensor(data=out)
+    return decode_chunks(x, y, lens, Scalar(256 * sequences), batch_size=sequences)

@@ -48,7 +48,7 @@ static ptowsp_plan* load(const char* path, ptowsp_error* error) {
 int main(int argc, char** argv) {
   static int64_t x[ROWS + 1][COLS + 1];
   static ptowsp_error error;
-  const ptowsp_options options = {WORKERS, 0, 0};
+  const ptowsp_options options = {WORKERS, 0, 0, 0};
   ptowsp_binding bindings[3] = {{0}};
   uint64_t per_worker[WORKERS];
   ptowsp_stats stats;
