@@ -318,7 +318,7 @@ TEST(kernels_say_which_views_may_share_memory) {
   const auto bytes = w.maker.bytes();
   ptowsp_error error{};
   ptowsp_plan* plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
-  const ptowsp_options options{2, 0, 0};
+  const ptowsp_options options{2, 0, 0, 0};
   ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
   ptowsp_program_set_kernel(program, 0, add_kernel, nullptr);
   CHECK_EQ(ptowsp_program_set_sharing(program, 7, 0), number(Status::BIND_ERROR));
