@@ -61,20 +61,19 @@ def one_pool(protocol: Protocol, pool: tuple[int, bool], workers: int, torch: An
 
 
 def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, workers: int) -> Json:
-    """Balance, and how long the first task takes to start: what the call takes outside of the run,
-    plus the time from there. Lengths are other ones at each call."""
+    """Balance, and how long after the call the first task starts. Lengths are other ones at each
+    call."""
     first: list[float] = []
     uneven: list[float] = []
     for turn in range(protocol.warmup + protocol.runs):
         time.sleep(protocol.pause_s)
         lens = batch.lens - turn % 2
-        begin = time.perf_counter_ns()
+        begin = time.monotonic_ns()
         program.execute(lens=lens)
-        took = time.perf_counter_ns() - begin
         if turn < protocol.warmup:
             continue
-        outside = took - program.stats.elapsed_ns
-        first.append((outside + int(program.trace["start_ns"].min())) / 1e3)
+        before = program.stats.began_ns - begin
+        first.append((before + int(program.trace["start_ns"].min())) / 1e3)
         uneven.append(decode.unevenness(program.trace, batch, workers))
     return {
         "tasks": program.stats.tasks,

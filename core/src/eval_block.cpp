@@ -39,6 +39,12 @@ bool apply_block(ExprOp op, const i64* a, const i64* b, u32 count, i64* out) {
                   [](i64 x, i64 y, i64* z) { return !__builtin_mul_overflow(x, y, z); });
     case ExprOp::FLOORDIV:
       return divide(a, b, count, out);
+    case ExprOp::MIN:
+      return each(a, b, count, out, [](i64 x, i64 y, i64* z) { return *z = std::min(x, y), true; });
+    case ExprOp::MAX:
+      return each(a, b, count, out, [](i64 x, i64 y, i64* z) { return *z = std::max(x, y), true; });
+    case ExprOp::LE:
+      return each(a, b, count, out, [](i64 x, i64 y, i64* z) { return *z = x <= y, true; });
     default: {
       Error ignored;
       for (u32 k = 0; k < count; ++k) {
@@ -69,6 +75,14 @@ bool BoundPlan::eval_block(u32 node, const Env& env, u32 level, u32 count, i64* 
   if (op == ExprOp::LOAD) return block_load(e, env, level, count, out);
   i64 a[kBlock];
   i64 b[kBlock];
+  if (op == ExprOp::SELECT) {  // both sides: where one fails, what is not chosen must not count
+    if (!eval_block(e.a, env, level, count, out) || !eval_block(e.b, env, level, count, a) ||
+        !eval_block(e.c, env, level, count, b)) {
+      return false;
+    }
+    for (u32 k = 0; k < count; ++k) out[k] = out[k] != 0 ? a[k] : b[k];
+    return true;
+  }
   const bool binary = op >= ExprOp::ADD && op <= ExprOp::OR && op != ExprOp::NEG;
   if (!binary || op == ExprOp::DIV) return false;
   return eval_block(e.a, env, level, count, a) && eval_block(e.b, env, level, count, b) &&

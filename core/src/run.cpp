@@ -210,6 +210,7 @@ ptowsp_stats Run::stats() const {
   out.bounds_proved = plan_->accesses_proved();
   out.workspace_bytes = plan_->workspace_bytes();
   out.elapsed_ns = elapsed_ns_;
+  out.began_ns = clock_.began();
   if (flow_) {
     out.edges = flow_->edges();
     out.phases = flow_->phases();

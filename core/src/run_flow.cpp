@@ -266,9 +266,10 @@ bool Run::generate_burst(u32 worker) {
   if (runs_serially()) {
     if (flow_->live() == 0) run_stretch(worker);
   } else {
-    // Nobody has anything to do yet; but the best task is known only among many.
+    // Nobody has anything to do yet; but where tasks are chosen or held, it is among many.
     constexpr u32 kFirst = 8;
-    const bool hurry = before == 0 && config_.ready != ReadyPolicy::PRIORITY;
+    const bool hurry = before == 0 && config_.ready != ReadyPolicy::PRIORITY &&
+                       config_.timing == TimingPolicy::IMMEDIATE;
     generate_locked(worker, hurry ? kFirst : kBurst);
   }
   if (worker == 0) poll_interrupt();

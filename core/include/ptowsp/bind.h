@@ -361,8 +361,8 @@ class BoundPlan {
   };
   bool eval_node(u32 node, const Env& env, i64* out, Error* error) const {
     const Expr& e = plan_->expr(node);
-    const bool folds = e.op >= static_cast<u8>(ExprOp::REDUCE);
-    if (folds && exprs_[node].constant()) {
+    const bool costly = e.op >= static_cast<u8>(ExprOp::SELECT);
+    if (costly && exprs_[node].constant()) {
       *out = exprs_[node].form.base;
       return true;
     }

@@ -41,6 +41,10 @@ class Clock {
   // the run; after calibrate().
   u64 first() const { return first_; }
   double ns_per_tick() const { return ns_per_tick_; }
+  // When the run began, in nanoseconds of the system's monotonic clock.
+  u64 began() const {
+    return static_cast<u64>(std::chrono::nanoseconds(begin_.time_since_epoch()).count());
+  }
   // Nanoseconds since the run began, now.
   u64 since() const {
     const auto t = std::chrono::steady_clock::now() - begin_;

@@ -22,12 +22,8 @@ from pto_wsp import (
     reduce_sum,
     search,
     select,
-    slot_set_u64,
-    slot_u64,
     workload,
 )
-
-CHUNK_SLOT = 15  # the variable of control that holds the chunk size of the batch, in units
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +162,9 @@ def paged_decode(
             for h in P(kv):
                 merge[b, h](parts[h], stats[h], out[b, h * group : (h + 1) * group])
 
-        # A slot, so that it is looked for once and not by every task.
-        slot_set_u64(CHUNK_SLOT, cutting.search(q.shape[0], lens, blocks))
+        units = cutting.search(q.shape[0], lens, blocks)
         for b in P(batch):
-            size = cutting.size(lens[b], slot_u64(CHUNK_SLOT))
+            size = cutting.size(lens[b], units)
             with P.when(lens[b] == 0):
                 for h in P(kv):  # as all tasks, so that every one has a KV head to be placed by
                     nothing[b, h](out[b, h * group : (h + 1) * group])
