@@ -1,5 +1,5 @@
-"""Runs the Python tests in two processes, which keeps two cores busy: those of the compiler beside
-those that run programs. The output of the first is shown when both have ended."""
+"""Runs the Python tests in two processes, which keeps two cores busy: those of the compiler and of
+random programs beside those that run programs. The output of the first is shown when both have ended."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ COMPILER = (
     "tests/kernels",
     "tests/passes",
     "tests/plan",
+    "tests/property",
     "tests/workloads",
 )
 

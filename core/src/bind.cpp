@@ -28,6 +28,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   out_.exprs_.resize(nodes);
   find_registers();
   find_open();
+  known_ranges_.resize(nodes);
   for (u32 i = 0; i < nodes; ++i) make_affine(i);
   out_.code_.resize(plan_.count(Section::CODE));
   for (u32 pc = 0; pc < out_.code_.size(); ++pc) out_.code_[pc] = plan_.code(pc);
@@ -193,11 +194,18 @@ Interval Binder::range_of_affine(const Affine& form, const Interval* loops) cons
   return sum;
 }
 
-Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
+// Nodes are shared by many expressions, so each is looked at once as long as no variable has
+// another range.
+Interval Binder::range_of(u32 node, u32 depth) const {
   const BoundExpr& bound = out_.exprs_[node];
-  if (bound.affine) return range_of_affine(bound.form, loops);
-  const Expr e = plan_.expr(node);
-  if (depth > 8) return Interval::unknown();  // deep trees are not worth the time
+  if (bound.affine) return range_of_affine(bound.form, ranges_);
+  if (depth > 32) return Interval::unknown();  // deep trees are not worth the time
+  KnownRange& known = known_ranges_[node];
+  if (known.epoch != epoch_) known = {range_of_node(plan_.expr(node), depth), epoch_};
+  return known.range;
+}
+
+Interval Binder::range_of_node(const Expr& e, u32 depth) const {
   const auto op = static_cast<ExprOp>(e.op);
   switch (op) {
     case ExprOp::LOAD: {
@@ -205,36 +213,36 @@ Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
       return {a.min, a.max};
     }
     case ExprOp::ADD:
-      return range_of(e.a, loops, depth + 1) + range_of(e.b, loops, depth + 1);
+      return range_of(e.a, depth + 1) + range_of(e.b, depth + 1);
     case ExprOp::SUB:
-      return range_of(e.a, loops, depth + 1) - range_of(e.b, loops, depth + 1);
+      return range_of(e.a, depth + 1) - range_of(e.b, depth + 1);
     case ExprOp::MUL:
-      return range_of(e.a, loops, depth + 1) * range_of(e.b, loops, depth + 1);
+      return range_of(e.a, depth + 1) * range_of(e.b, depth + 1);
     case ExprOp::SELECT: {
-      const Interval a = range_of(e.b, loops, depth + 1);
-      const Interval b = range_of(e.c, loops, depth + 1);
+      const Interval a = range_of(e.b, depth + 1);
+      const Interval b = range_of(e.c, depth + 1);
       return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
     }
     case ExprOp::MIN:
     case ExprOp::MAX: {
-      const Interval a = range_of(e.a, loops, depth + 1);
-      const Interval b = range_of(e.b, loops, depth + 1);
+      const Interval a = range_of(e.a, depth + 1);
+      const Interval b = range_of(e.b, depth + 1);
       if (op == ExprOp::MIN) return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
       return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
     }
     case ExprOp::FLOORDIV:
     case ExprOp::MOD: {
-      Interval by = range_of(e.b, loops, depth + 1);
+      Interval by = range_of(e.b, depth + 1);
       if (by.lo < 0 || by.hi < 1) return Interval::unknown();
       by.lo = std::max<i128>(by.lo, 1);  // dividing by 0 gives no value
       if (op == ExprOp::MOD) return {0, by.hi - 1};
-      const Interval a = range_of(e.a, loops, depth + 1);
+      const Interval a = range_of(e.a, depth + 1);
       return {std::min(floor_div(a.lo, by.lo), floor_div(a.lo, by.hi)),
               std::max(floor_div(a.hi, by.lo), floor_div(a.hi, by.hi))};
     }
     case ExprOp::SEARCH: {
-      const Interval lo = range_of(e.a, loops, depth + 1);
-      const Interval hi = range_of(e.b, loops, depth + 1);
+      const Interval lo = range_of(e.a, depth + 1);
+      const Interval hi = range_of(e.b, depth + 1);
       return {std::min(lo.lo, hi.lo), hi.hi};
     }
     default:
@@ -306,15 +314,18 @@ bool Binder::walk_code() {
         break;
       case Op::SLOT_SET:
         if (setters_[instr.operand1] == 1) {
-          const Interval range = range_of(instr.operand2, ranges_);  // or 0, where it was not set
+          const Interval range = range_of(instr.operand2);  // or 0, where it was not set
           lets_[instr.operand1] = {std::min<i128>(range.lo, 0), std::max<i128>(range.hi, 0)};
+          epoch_ += 1;
         }
         break;
       case Op::LET:
-        lets_[out_.target(instr) - kFirstSlot] = range_of(instr.operand2, ranges_);
+        lets_[out_.target(instr) - kFirstSlot] = range_of(instr.operand2);
+        epoch_ += 1;
         break;
       case Op::ALLOC:
         if (!bind_alloc(instr.operand1, alive)) return false;
+        epoch_ += 1;
         break;
       case Op::HALT:
         return true;
@@ -348,10 +359,10 @@ bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
   BoundLoop& loop = out_.loops_[axis];
   loop.start = use(a.start, ranges_);
   loop.extent = use(a.extent, ranges_);
-  const Interval start = range_of(a.start, ranges_);
+  const Interval start = range_of(a.start);
   const bool sparse = static_cast<Op>(instr.opcode) == Op::SELECT;
-  const Interval extent =
-      sparse ? row_lengths(out_.arrays_[a.lengths]) : range_of(a.extent, ranges_);
+  const Interval extent = sparse ? row_lengths(out_.arrays_[a.lengths]) : range_of(a.extent);
+  epoch_ += 1;
   ranges_[level] = Interval{start.lo, start.hi + extent.hi - 1};
   if (extent.hi <= 0) ranges_[level] = Interval{0, -1};
   loop.repeats = static_cast<Op>(instr.opcode) == Op::LOOP_WHILE;
@@ -557,7 +568,7 @@ void Binder::bind_access(u32 record, u32 access, bool alive) {
     bound.dropped = (dim.flags & 1u) != 0;
     if (!bound.dropped) out.seen_rank += 1;
     proved = proved && (prove_dim(bound, t.shape[d]) && prove_temp(out, d));
-    fits = fits && (bound.limit == INT64_MAX || range_of(dim.extent, ranges_).hi <= bound.limit);
+    fits = fits && (bound.limit == INT64_MAX || range_of(dim.extent).hi <= bound.limit);
   }
   if (t.alloc != kNone) add_copy_dim(access);
   note_span(access);
@@ -568,9 +579,9 @@ void Binder::bind_access(u32 record, u32 access, bool alive) {
 
 // True if 0 <= start and start + (extent - 1) * step < shape for every task.
 bool Binder::prove_dim(const BoundDim& dim, i64 shape) const {
-  const Interval start = range_of(dim.start.node, ranges_);
-  const Interval extent = range_of(dim.extent.node, ranges_);
-  const Interval step = range_of(dim.step.node, ranges_);
+  const Interval start = range_of(dim.start.node);
+  const Interval extent = range_of(dim.extent.node);
+  const Interval step = range_of(dim.step.node);
   if (step.lo < 1 || extent.lo < 0) return false;
   if (extent.hi == 0) return true;
   const Interval reach = (extent - Interval::point(1)) * step;

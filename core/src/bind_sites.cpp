@@ -61,8 +61,8 @@ void Binder::note_span(u32 access) {
     span.coef = rest.top > 0 ? rest.coef[0] : 0;
     rest.coef[0] = 0;
     const Interval start = range_of_affine(rest, ranges_);
-    const Interval extent = range_of(dim.extent.node, ranges_);
-    const Interval step = range_of(dim.step.node, ranges_);
+    const Interval extent = range_of(dim.extent.node);
+    const Interval step = range_of(dim.step.node);
     const Interval reach = (extent - Interval::point(1)) * step;
     span.rest = Interval{start.lo, start.hi + std::max<i128>(reach.hi, 0)};
     span.known = span.rest.within_i64();

@@ -331,9 +331,12 @@ class _Maker:
             lambda: tuple(ir.LoopVar(v) for v in self.loops),
             lambda: tuple(self.expr(1) for _ in range(self.pick(0, 1, 2))),
         )
-        names = self.pick((), ("tier",), ("start", "stop"))
-        fields = tuple((name, self.expr(1)) for name in names)
-        stage = self.pick(None, "prefill", "stage")
+        fields: tuple[tuple[str, Expr], ...] = ()
+        stage = None
+        if self.pick(False, False, False, True):
+            values = (Const(3), *(ir.LoopVar(v) for v in self.loops))
+            fields = (("tier", Const(1)), ("start", self.pick(*values)))
+            stage = self.pick(None, "prefill", "stage")
         name, loc = self.kernels[params].name, self.draw(locs)
         return ir.Call(name, indices, args, loc, fields=fields, stage=stage)
 
