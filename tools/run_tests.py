@@ -1,5 +1,6 @@
 """Runs the Python tests in two processes, which keeps two cores busy: those of the compiler and of
-random programs beside those that run programs. The output of the first is shown when both have ended."""
+random programs beside those that run programs. The output of the first is shown when both have
+ended."""
 
 from __future__ import annotations
 
