@@ -1,5 +1,6 @@
-// Binder, third part: how large tiles may be, sites whose tasks differ only by pointers, loops that
-// are one task, and the proof that iterations of the outermost loop never touch each other's data.
+// Binder, fourth part: how large tiles may be, sites whose tasks differ only by pointers, loops
+// that are one task, and the proof that iterations of the outermost loop never touch each other's
+// data.
 #include <algorithm>
 #include <cstdlib>
 
@@ -61,8 +62,8 @@ void Binder::note_span(u32 access) {
     span.coef = rest.top > 0 ? rest.coef[0] : 0;
     rest.coef[0] = 0;
     const Interval start = range_of_affine(rest, ranges_);
-    const Interval extent = range_of(dim.extent.node);
-    const Interval step = range_of(dim.step.node);
+    const Interval extent = range_of(dim.extent.node, ranges_);
+    const Interval step = range_of(dim.step.node, ranges_);
     const Interval reach = (extent - Interval::point(1)) * step;
     span.rest = Interval{start.lo, start.hi + std::max<i128>(reach.hi, 0)};
     span.known = span.rest.within_i64();

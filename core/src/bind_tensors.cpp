@@ -181,7 +181,7 @@ bool Binder::shape_temp(u32 tensor, bool alive) {
   i128 elements = 1;
   for (u32 d = t.rank; d-- > 0;) {
     const u32 node = plan_.get<Section::DIM>(t.dims + d).shape;
-    const Interval range = alive ? range_of(node) : Interval::point(0);
+    const Interval range = alive ? range_of(node, ranges_) : Interval::point(0);
     const bool fixed = out_.exprs_[node].constant() && range.lo >= 0;
     out.shape_node[d] = fixed ? kNone : node;
     if (range.hi > static_cast<i128>(kMostBytes)) {
@@ -208,7 +208,7 @@ bool Binder::prove_temp(const BoundAccess& a, u32 dim) const {
   const bool whole = bound.start.constant() && bound.start.form.base == 0 &&
                      bound.step.constant() && bound.step.form.base == 1 &&
                      bound.extent.node == t.shape_node[dim];
-  const Interval shape = range_of(t.shape_node[dim]);
+  const Interval shape = range_of(t.shape_node[dim], ranges_);
   return whole || (shape.lo >= 0 && prove_dim(bound, static_cast<i64>(shape.lo)));
 }
 

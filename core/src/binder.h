@@ -36,16 +36,17 @@ class Binder {
   std::string name(u32 symbol) const;
   bool fail(u32 symbol, std::string message, Status status = Status::BIND_ERROR);
 
-  // bind.cpp: expressions, loops, accesses
+  // bind_exprs.cpp: expressions
   void find_open();
   void make_affine(u32 node);
   bool affine_sum(const Expr& e, i64 sign, Affine* out) const;
   bool affine_product(const Expr& e, Affine* out) const;
   bool affine_constant(u32 node, const Expr& e, Affine* out) const;
-  Interval range_of(u32 node, u32 depth = 0) const;
-  Interval range_of_node(const Expr& e, u32 depth) const;
+  Interval range_of(u32 node, const Interval* loops, u32 depth = 0) const;
   Interval range_of_affine(const Affine& form, const Interval* loops) const;
   BoundExpr use(u32 node, const Interval* loops) const;
+
+  // bind.cpp: loops, sites, accesses
   bool walk_code();
   Interval range_of_register(u32 variable) const;
   static Interval row_lengths(const BoundArray& indptr);
@@ -97,14 +98,7 @@ class Binder {
   Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
   Interval columns_[kMaxLoops];     // of the columns of sparse loops, by level
   std::vector<Interval> lets_;      // of slots, then of lets
-  // By EXPR: its range, as long as no variable has got another one since.
-  struct KnownRange {
-    Interval range;
-    u32 epoch = 0;
-  };
-  mutable std::vector<KnownRange> known_ranges_;
-  u32 epoch_ = 1;             // counts changes of ranges_, columns_, lets_ and copies
-  std::vector<u32> setters_;  // by SLOT: instructions that set it
+  std::vector<u32> setters_;        // by SLOT: instructions that set it
   // By EXPR, empty if the plan has neither slots nor sparse loops: the register that holds its
   // value, or kNone; a bit for each register that its value needs.
   std::vector<u32> register_of_;

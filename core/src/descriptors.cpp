@@ -21,15 +21,9 @@ void DescriptorWriter::find_levels() {
   levels_.resize(count);
   for (u32 i = 0; i < count; ++i) {
     const Expr e = plan_.plan().expr(i);
-    const auto op = static_cast<ExprOp>(e.op);
-    if (op == ExprOp::LOOPVAR) levels_[i] = e.arg + 1u;
-    const bool leaf = op == ExprOp::CONST || op == ExprOp::LOOPVAR || op == ExprOp::SYMBOL ||
-                      op == ExprOp::SHAPE || op == ExprOp::SLOT || op == ExprOp::LETVAR ||
-                      op == ExprOp::BOUNDVAR;
-    if (leaf) continue;
-    const u32 first = op == ExprOp::LOAD ? kNone : e.a;
-    for (const u32 operand : {first, e.b, e.c}) {
-      if (operand < i) levels_[i] = std::max(levels_[i], levels_[operand]);
+    if (static_cast<ExprOp>(e.op) == ExprOp::LOOPVAR) levels_[i] = e.arg + 1u;
+    for (const u32 operand : operands_of(e)) {
+      if (operand != kNone) levels_[i] = std::max(levels_[i], levels_[operand]);
     }
   }
 }

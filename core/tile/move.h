@@ -141,14 +141,4 @@ void TSCATTER(const D& d, const I& numbers, const A& from) {
   TSCATTER_ROWS(numbers, from, d.rows, d.cols, d.col_stride, row);
 }
 
-// start + the index along the columns.
-template <class D>
-void TCI(D& d, Register<typename D::value_type> start) {
-  using T = typename D::value_type;
-  for (i64 i = 0; i < d.rows; ++i) {
-    const auto to = d.row(i);
-    TMAP<kWidest<T>>(d.cols, [&](auto at) { to.set(at, columns_from<T>(start, at)); });
-  }
-}
-
 }  // namespace ptowsp::tile

@@ -91,6 +91,19 @@ def test_buffers_are_used_again() -> None:
     assert Y.data[7] == 2 * sum(range(7, 1007))
 
 
+def test_a_limit_takes_copies_away_and_then_refuses() -> None:
+    work, Y = sums([1000] * 50)
+    with work.compile(num_threads=2, workspace_limit=20_000) as program:  # a copy takes 8,000
+        program.execute()
+        assert program.stats.workspace_bytes <= 20_000
+    assert Y.data is not None
+    assert Y.data[7] == sum(range(7, 1007))
+    with work.compile(num_threads=2, workspace_limit=10_000) as program:
+        with pytest.raises(ExecutionError, match="workspace_limit is 10000"):
+            program.execute()
+        program.execute(lens=np.array([500] * 50))  # smaller ones fit
+
+
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -54,10 +54,6 @@ def add(y: InOut[Tensor], s: Scalar[DType.I64]): ...
 def add_large(y: InOut[Tensor], s: Scalar[DType.I64], workspace: Out[Tensor]): ...
 
 
-def rows_of(work: Any, **inputs: Any) -> Any:
-    return launch(work, **inputs)
-
-
 def test_padded_tiles_reach_beyond_the_end() -> None:
     space = Space("padded", x=axis(3, 13, tile=(4, PAD_LAST)))
 
@@ -175,6 +171,19 @@ def test_a_launch_compiles_once() -> None:
     )
 
 
+def test_options_of_a_launch_are_those_of_compile() -> None:
+    @workload
+    def fill(rows: Any, out: Any) -> None:
+        for i in P(rows):
+            add[i](out[i : i + 1], 1)
+
+    out = np.zeros(4)
+    for workers in (1, 3, 1):
+        program = launch(fill, rows=DenseDyn(4), out=out, options={"num_threads": workers})
+        assert program.num_workers == workers
+    assert out.tolist() == [3, 3, 3, 3]
+
+
 def test_a_launch_of_a_workload() -> None:
     @workload
     def fill(rows: Any, out: Any, by: Any) -> None:
@@ -276,6 +285,15 @@ def test_a_graph_without_the_dependence_has_two_caches() -> None:
 # --- what is refused ---
 
 
+def refused(wrong: Callable[[], object], code: Code, what: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        wrong()
+    assert what in caught.value.message
+    assert caught.value.code is code
+    assert caught.value.loc is not None
+    assert caught.value.loc.file == __file__
+
+
 def _space() -> Space:
     return Space("s", b=axis(0, "n"), kv=axis(0, DYNAMIC, tile=AUTO), h=axis(0, 2))
 
@@ -352,12 +370,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
 
 @pytest.mark.parametrize(("what", "wrong"), WRONG, ids=[w for w, _ in WRONG])
 def test_wrong_spaces(what: str, wrong: Callable[[], object]) -> None:
-    with pytest.raises(CompileError) as caught:
-        wrong()
-    assert what in caught.value.message
-    assert caught.value.code is Code.SPACE
-    assert caught.value.loc is not None
-    assert caught.value.loc.file == __file__
+    refused(wrong, Code.SPACE, what)
 
 
 WRONG_TIERS: tuple[Callable[[], object], ...] = (
@@ -372,9 +385,7 @@ WRONG_TIERS: tuple[Callable[[], object], ...] = (
 
 @pytest.mark.parametrize("wrong", WRONG_TIERS)
 def test_wrong_tiers(wrong: Callable[[], object]) -> None:
-    with pytest.raises(CompileError) as caught:
-        wrong()
-    assert caught.value.code is Code.TIERS
+    refused(wrong, Code.TIERS, "t")
 
 
 def _graph() -> Graph:
@@ -407,12 +418,7 @@ WRONG_GRAPHS: list[tuple[str, Callable[[], object]]] = [
 
 @pytest.mark.parametrize(("what", "wrong"), WRONG_GRAPHS, ids=[w for w, _ in WRONG_GRAPHS])
 def test_wrong_graphs(what: str, wrong: Callable[[], object]) -> None:
-    with pytest.raises(CompileError) as caught:
-        wrong()
-    assert what in caught.value.message
-    assert caught.value.code is Code.GRAPH
-    assert caught.value.loc is not None
-    assert caught.value.loc.file == __file__
+    refused(wrong, Code.GRAPH, what)
 
 
 def test_constant_axes_are_constants() -> None:

@@ -282,6 +282,7 @@ def test_stats_are_of_the_last_run_that_was_waited_for(target: str) -> None:
     assert (stats.tasks, stats.generated, sum(stats.worker_tasks)) == (6, 6, 6)
     assert stats.workers == program.num_workers == len(stats.worker_tasks)
     assert stats.elapsed_ns > 0
+    assert 0 < stats.began_ns <= time.monotonic_ns() - stats.elapsed_ns
     assert program.elapsed_ms() == stats.elapsed_ns / 1e6
     assert "tasks: 6" in str(stats)
 

@@ -2,6 +2,7 @@
 // span, string and program counter it hands out has been checked: readers check nothing again.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -51,5 +52,13 @@ class PlanView {
   Header header_{};
   Table tables_[kTables]{};
 };
+
+// The nodes that an expression refers to; kNone where there is none.
+inline std::array<u32, 3> operands_of(const Expr& e) {
+  const auto op = static_cast<ExprOp>(e.op);
+  if (op == ExprOp::LOAD) return {kNone, e.b, e.c};
+  if (op < ExprOp::ADD) return {kNone, kNone, kNone};
+  return {e.a, e.b, e.c};
+}
 
 }  // namespace ptowsp

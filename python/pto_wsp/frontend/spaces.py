@@ -216,12 +216,6 @@ class SpaceAxis(LoopAxis):
             )
         return self._size
 
-    @property
-    def tiles(self) -> SymInt:
-        """How many iterations a loop over the axis has."""
-        whole = self.end - self.first
-        return whole if self.tile is None else tile_count(whole, self.tile)
-
     def fit(self, blocks: IntLike, lengths: ArrayParam, count: IntLike, least: int = 256) -> SymInt:
         """Chooses AUTO tiles: the smallest size, but not below `least`, that cuts the first `count`
         of the lengths into at most `blocks` tiles in all. It is searched for once a run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -89,7 +89,6 @@ class Selected:
     """The tier that a value falls into, in one iteration of a workload."""
 
     tiers: Tiers
-    value: SymInt
     conditions: tuple[SymBool, ...]  # of all but the default
 
     @property
@@ -105,8 +104,5 @@ def select_tier(variants: Tiers, value: IntLike) -> Selected:
     """The first tier whose condition holds for the value; `emit` takes it as a kernel, and its
     `index` is its number."""
     number = as_symint(value)
-    return Selected(variants, number, tuple(_conditions(variants.tiers, number)))
-
-
-def _conditions(variants: Sequence[Tier], value: SymInt) -> list[SymBool]:
-    return [as_symbool(v.condition(value)) for v in variants if v.condition is not None]
+    asked = (each.condition for each in variants.tiers if each.condition is not None)
+    return Selected(variants, tuple(as_symbool(condition(number)) for condition in asked))

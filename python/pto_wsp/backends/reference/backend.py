@@ -145,7 +145,7 @@ class ReferenceRun:
         self._tasks = 0
         self._accesses = 0
         self._loads = 0
-        self._elapsed_ns = 0
+        self._began_ns = self._elapsed_ns = 0
         # (task, start, end) of the last tasks, as many as the schedule wants.
         capacity = trace_capacity(engine.plan)
         kept = None if engine.keeps_all and capacity > 0 else capacity
@@ -211,6 +211,7 @@ class ReferenceRun:
             bounds_checked=self._accesses,
             loads=self._loads,
             elapsed_ns=self._elapsed_ns,
+            began_ns=self._began_ns,
             trace_dropped=self._tasks - len(self._events) if self._events.maxlen else 0,
             workers=1,
             worker_tasks=(self._tasks,),
@@ -234,7 +235,7 @@ class ReferenceRun:
         return Recorded((self.trace(),))
 
     def _execute(self) -> None:
-        began = time.perf_counter_ns()
+        began = self._began_ns = time.monotonic_ns()
         walk = Walk(self._bound)
         try:
             for task in walk.tasks():
@@ -247,14 +248,14 @@ class ReferenceRun:
                 self._call(task, began)
         finally:
             self._loads = walk.loads
-            self._elapsed_ns = time.perf_counter_ns() - began
+            self._elapsed_ns = time.monotonic_ns() - began
 
     def _call(self, task: Task, began: int) -> None:
-        start = time.perf_counter_ns() - began
+        start = time.monotonic_ns() - began
         try:
             self._engine.callers[task.kernel](task, self._bound)
         except Exception as error:
             raise kernel_error(self._engine.plan, task, error) from error
-        self._events.append((task, start, time.perf_counter_ns() - began))
+        self._events.append((task, start, time.monotonic_ns() - began))
         self._tasks += 1
         self._accesses += len(task.regions)
