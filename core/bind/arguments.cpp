@@ -1,5 +1,6 @@
 #include "arguments.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -23,6 +24,18 @@ struct ArrayInterface {
   Py_intptr_t* strides;  // bytes
   void* data;
   PyObject* descr;
+};
+// The same fields as NumPy's arrays begin with. Extension modules have them compiled in, so they
+// stay where they are; still, they are looked at only after layout_is_known().
+struct ArrayFields {
+  PyObject head;
+  void* data;
+  int nd;
+  Py_intptr_t* shape;
+  Py_intptr_t* strides;  // bytes
+  PyObject* base;
+  PyObject* descr;
+  int flags;
 };
 constexpr int kAligned = 0x100;
 constexpr int kWriteable = 0x400;
@@ -50,6 +63,20 @@ bool find_number(PyObject* value, bool as_float, int64_t* out) {
   return overflow == 0;
 }
 
+// False: a stride is no multiple of the item.
+bool set_geometry(int nd, const Py_intptr_t* shape, const Py_intptr_t* strides,
+                  ptowsp_binding* out) {
+  const auto item = static_cast<Py_intptr_t>(dtype_size(static_cast<DType>(out->dtype)));
+  out->rank = static_cast<uint32_t>(nd);
+  for (uint32_t d = 0; d < out->rank; ++d) {
+    out->shape[d] = shape[d];
+    // Dividing takes longer than all the rest; items are powers of two.
+    if ((strides[d] & (item - 1)) != 0) return false;
+    out->stride[d] = strides[d] >> std::countr_zero(static_cast<uint64_t>(item));
+  }
+  return true;
+}
+
 void set_item(const nb::object& tuple, Py_ssize_t at, PyObject* value) {
   Py_INCREF(value);
   PyTuple_SetItem(tuple.ptr(), at, value);
@@ -75,6 +102,25 @@ void Arguments::expect(const nb::list& symbols) {
     symbols_.push_back({nb::cast<uint32_t>(fields[3]), nb::cast<int64_t>(fields[4]),
                         nb::cast<int64_t>(fields[5]), is_float(dtype), std::move(array)});
   }
+  static const bool known = layout_is_known();
+  reads_layout_ = known;
+}
+
+// Looks at an array in both ways.
+bool Arguments::layout_is_known() const {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  const nb::object whole = numpy.attr("zeros")(nb::make_tuple(3, 5, 7), numpy.attr("float32"));
+  const nb::object array = numpy.attr("swapaxes")(whole, 0, 2);
+  array.attr("setflags")(nb::arg("write") = false);
+  ptowsp_binding asked{};
+  ptowsp_binding seen{};
+  asked.dtype = seen.dtype = static_cast<uint32_t>(DType::F32);
+  const auto* fields = reinterpret_cast<const ArrayFields*>(array.ptr());
+  return find_array(array.ptr(), &asked) && fields->nd == 3 &&
+         fields->descr == array.attr("dtype").ptr() && find_plain_array(array.ptr(), &seen) &&
+         asked.data == seen.data && asked.read_only == 1 && seen.read_only == 1 &&
+         std::equal(asked.shape, asked.shape + 3, seen.shape) &&
+         std::equal(asked.stride, asked.stride + 3, seen.stride);
 }
 
 nb::object Arguments::merge(const nb::tuple& current, const nb::dict& changed,
@@ -117,6 +163,10 @@ bool Arguments::find(const Symbol& symbol, PyObject* value, bool plain, ptowsp_b
   if (plain) {
     // Subclasses, such as masked arrays, may mean more than their memory.
     if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != ndarray_.ptr()) return false;
+    if (reads_layout_) {
+      return reinterpret_cast<const ArrayFields*>(value)->descr == symbol.array.ptr() &&
+             find_plain_array(value, out) && out->rank == symbol.rank;
+    }
     const nb::object dtype = nb::steal(or_clear(PyObject_GetAttr(value, dtype_name_.ptr())));
     if (!dtype.is(symbol.array)) return false;
   }
@@ -133,14 +183,17 @@ bool Arguments::find_array(PyObject* value, ptowsp_binding* out) const {
   const auto item = static_cast<Py_intptr_t>(dtype_size(static_cast<DType>(out->dtype)));
   if (array->itemsize != item || (array->flags & kAligned) == 0) return false;
   out->data = array->data;
-  out->rank = static_cast<uint32_t>(array->nd);
   out->read_only = (array->flags & kWriteable) == 0 ? 1 : 0;
-  for (uint32_t d = 0; d < out->rank; ++d) {
-    if (array->strides[d] % item != 0) return false;
-    out->shape[d] = array->shape[d];
-    out->stride[d] = array->strides[d] / item;
-  }
-  return true;
+  return set_geometry(array->nd, array->shape, array->strides, out);
+}
+
+// The same for an array that is NumPy's own and has the dtype of the binding.
+bool Arguments::find_plain_array(PyObject* value, ptowsp_binding* out) {
+  const auto* array = reinterpret_cast<const ArrayFields*>(value);
+  if (array->nd > PTOWSP_MAX_RANK || (array->flags & kAligned) == 0) return false;
+  out->data = array->data;
+  out->read_only = (array->flags & kWriteable) == 0 ? 1 : 0;
+  return set_geometry(array->nd, array->shape, array->strides, out);
 }
 
 }  // namespace ptowsp

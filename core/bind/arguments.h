@@ -39,12 +39,15 @@ class [[gnu::visibility("hidden")]] Arguments {
 
   bool find(const Symbol& symbol, PyObject* value, bool plain, ptowsp_binding* out) const;
   bool find_array(PyObject* value, ptowsp_binding* out) const;
+  static bool find_plain_array(PyObject* value, ptowsp_binding* out);
+  bool layout_is_known() const;
   bool find_all(PyObject* values, bool plain, std::vector<ptowsp_binding>* out) const;
 
   std::vector<Symbol> symbols_;
   std::vector<ptowsp_binding> unbound_;  // bindings without values
   nanobind::dict index_;                 // by name
   nanobind::object ndarray_;
+  bool reads_layout_ = false;  // arrays of NumPy lie in memory as this file says
   nanobind::object dtype_name_;
   nanobind::object struct_name_;
 };

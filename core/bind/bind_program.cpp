@@ -526,7 +526,7 @@ void ptowsp::bind_program(nb::module_& m) {
       .def("start_quick", &NativeProgram::start_quick, nb::arg("current"), nb::arg("changed"),
            nb::arg("asynchronous"),
            nb::sig("def start_quick(self, current: tuple[object, ...], changed: dict[str, object], "
-                   "asynchronous: bool) -> tuple[NativeRun, " PTOWSP_VALUES "] | None"),
+                   "asynchronous: bool) -> tuple[NativeRun, tuple[typing.Any, ...]] | None"),
            "A run with some names changed, and all of its values; None if that is not plain.")
       .def("generate", &NativeProgram::generate, nb::arg("values"),
            nb::sig("def generate(self, values: " PTOWSP_VALUES

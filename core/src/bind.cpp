@@ -17,6 +17,9 @@ std::unique_ptr<BoundPlan> BoundPlan::bind(const PlanView& plan, const ptowsp_bi
   } else {
     out->clear();
   }
+  if (out->facts_ == nullptr || out->plan_ != &plan) {
+    out->facts_ = std::make_shared<const PlanFacts>(plan);
+  }
   out->plan_ = &plan;
   if (!Binder(plan, out.get(), error, options).run(bindings, count)) return nullptr;
   return out;
@@ -34,7 +37,8 @@ void BoundPlan::clear() {
   keep(&fresh.tensors_, &tensors_);
   keep(&fresh.exprs_, &exprs_);
   fresh.forms_.swap(forms_);  // those that are looked at are written before
-  keep(&fresh.open_, &open_);
+  fresh.plan_ = plan_;
+  fresh.facts_.swap(facts_);
   keep(&fresh.loops_, &loops_);
   keep(&fresh.accesses_, &accesses_);
   keep(&fresh.dims_, &dims_);
@@ -64,8 +68,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   join_storages();
   if (!check_arrays_unwritten() || !check_strides()) return false;
   make_copy_forms();
-  find_registers();
-  find_open();
+  is_branch_ = out_.facts_->branch;
   for (u32 i = 0; i < nodes; ++i) make_affine(i);
   out_.code_.resize(plan_.count(Section::CODE));
   for (u32 pc = 0; pc < out_.code_.size(); ++pc) out_.code_[pc] = plan_.code(pc);
@@ -81,7 +84,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   choose_cells();
   prepare_sites();
   find_leaves();
-  find_independent_axis();
+  if (options_.splits) find_independent_axis();
   return true;
 }
 
@@ -127,7 +130,7 @@ bool Binder::walk_code() {
         pc += 1;
         break;
       case Op::SLOT_SET:
-        if (setters_[instr.operand1] == 1) {
+        if (out_.facts_->setters[instr.operand1] == 1) {
           const Interval range = range_of(instr.operand2);  // or 0, where it was not set
           lets_[instr.operand1] = {std::min<i128>(range.lo, 0), std::max<i128>(range.hi, 0)};
           forget_ranges();
@@ -330,11 +333,12 @@ void Binder::bind_after(u32 after, u32 site) {
 
 // Which registers a task of the site needs when it runs.
 bool Binder::keep_registers(u32 site) {
-  if (registers_in_.empty()) return true;
+  const std::vector<u64>& registers_in = out_.facts_->registers_in;
+  if (registers_in.empty()) return true;
   BoundSite& out = out_.sites_[site];
   u64 used = 0;
   for (u32 k = 0; k < out.num_scalars; ++k) {
-    used |= registers_in_[out_.scalars_[out.scalars + k].value.node];
+    used |= registers_in[out_.scalars_[out.scalars + k].value.node];
   }
   for (u32 p = 0; p < out.num_accesses; ++p) {
     const BoundAccess& a = out_.accesses_[out_.site_access(out, p)];
@@ -342,9 +346,9 @@ bool Binder::keep_registers(u32 site) {
     if (t.alloc != kNone) used |= u64{1} << out_.copy_variable(t.alloc);
     for (u32 d = 0; d < a.plan_rank; ++d) {
       const BoundDim& dim = out_.dims_[a.dims + d];
-      used |= registers_in_[dim.start.node] | registers_in_[dim.extent.node] |
-              registers_in_[dim.step.node];
-      if (t.alloc != kNone && t.shape_node[d] != kNone) used |= registers_in_[t.shape_node[d]];
+      used |= registers_in[dim.start.node] | registers_in[dim.extent.node] |
+              registers_in[dim.step.node];
+      if (t.alloc != kNone && t.shape_node[d] != kNone) used |= registers_in[t.shape_node[d]];
     }
   }
   for (u32 v = kFirstColumn; v < kMaxVars; ++v) {
@@ -385,7 +389,7 @@ void Binder::bind_access(u32 record, u32 access, bool alive) {
     fits = fits && (bound.limit == INT64_MAX || range_of(dim.extent).hi <= bound.limit);
   }
   if (t.alloc != kNone) add_copy_dim(access);
-  note_span(access);
+  if (options_.splits) note_span(access);
   out.checked = alive && !proved;
   out.limited = alive && !fits;
   if (alive) (out.checked || out.limited ? out_.accesses_checked_ : out_.accesses_proved_) += 1;

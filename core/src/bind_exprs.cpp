@@ -6,49 +6,6 @@
 
 namespace ptowsp {
 
-// Slots, lets and the columns of sparse loops are kept in registers.
-void Binder::find_registers() {
-  const bool columns = plan_.has(Feature::SPARSE);
-  if (!columns && !plan_.has(Feature::SLOT) && !plan_.has(Feature::ALLOC)) return;
-  const u32 nodes = plan_.count(Section::EXPR);
-  register_of_.assign(nodes, kNone);
-  registers_in_.assign(nodes, 0);
-  for (u32 i = 0; columns && i < plan_.count(Section::AXIS); ++i) {
-    const Axis a = plan_.get<Section::AXIS>(i);
-    if (a.value != kNone) register_of_[a.value] = kFirstColumn + a.level;
-  }
-  for (u32 i = 0; i < nodes; ++i) {
-    const Expr e = plan_.expr(i);
-    const auto op = static_cast<ExprOp>(e.op);
-    if (op == ExprOp::SLOT) register_of_[i] = kFirstSlot + e.a;
-    if (op == ExprOp::LETVAR) register_of_[i] = kFirstSlot + plan_.count(Section::SLOT) + e.a;
-    if (register_of_[i] != kNone) {
-      registers_in_[i] = u64{1} << register_of_[i];
-      continue;
-    }
-    for (const u32 operand : operands_of(e)) {
-      if (operand != kNone) registers_in_[i] |= registers_in_[operand];
-    }
-  }
-}
-
-// Reductions and searches over nothing but symbols and arrays have one value in a run.
-void Binder::find_open() {
-  const u32 nodes = plan_.count(Section::EXPR);
-  out_.open_.assign(nodes, 0);
-  for (u32 i = 0; i < nodes; ++i) {
-    const Expr e = plan_.expr(i);
-    const auto op = static_cast<ExprOp>(e.op);
-    if (op == ExprOp::LOOPVAR || op == ExprOp::SLOT || op == ExprOp::LETVAR)
-      out_.open_[i] = BoundPlan::kVaries;
-    if (op == ExprOp::BOUNDVAR) out_.open_[i] = 1u << e.arg;
-    for (const u32 operand : operands_of(e)) {
-      if (operand != kNone) out_.open_[i] |= out_.open_[operand];
-    }
-    if (op == ExprOp::REDUCE || op == ExprOp::SEARCH) out_.open_[i] &= ~(1u << (e.arg >> 8));
-  }
-}
-
 void Binder::make_affine(u32 node) {
   const Expr e = plan_.expr(node);
   BoundExpr& out = out_.exprs_[node];
@@ -56,8 +13,9 @@ void Binder::make_affine(u32 node) {
   form = Affine{};
   out.node = node;
   out.form = &form;
-  if (!register_of_.empty() && register_of_[node] != kNone) {
-    out.affine = form.add_register(register_of_[node], 1);
+  const std::vector<u32>& register_of = out_.facts_->register_of;
+  if (!register_of.empty() && register_of[node] != kNone) {
+    out.affine = form.add_register(register_of[node], 1);
     return;
   }
   switch (static_cast<ExprOp>(e.op)) {
@@ -124,11 +82,15 @@ bool Binder::affine_product(const Expr& e, Affine* out) const {
 bool Binder::affine_constant(u32 node, const Expr& e, Affine* out) const {
   const auto op = static_cast<ExprOp>(e.op);
   const bool folds = op == ExprOp::REDUCE || op == ExprOp::SEARCH;
-  if (op == ExprOp::BOUNDVAR || (folds && out_.open_[node] != 0)) return false;
+  if (op == ExprOp::BOUNDVAR ||
+      (folds && (out_.facts_->open[node] != 0 || is_branch_[node] != 0))) {
+    return false;
+  }
   const bool leaf = op == ExprOp::CONST || op == ExprOp::SYMBOL || op == ExprOp::SHAPE;
   if (!leaf && !folds) {
     for (const u32 operand : operands_of(e)) {
-      if (operand != kNone && !out_.exprs_[operand].constant()) return false;
+      if (operand == kNone || out_.exprs_[operand].constant()) continue;
+      if (operand == e.a || is_branch_[operand] == 0) return false;
     }
   }
   const i64 no_loops[kMaxVars] = {};
@@ -145,15 +107,41 @@ Interval Binder::range_of_affine(const Affine& form) const {
   return sum;
 }
 
-// Expressions share operands, and accesses expressions: each range is worked out once.
-Interval Binder::range_of(u32 node) {
+// Expressions share operands, and accesses expressions: each is looked at once.
+const Binder::Known& Binder::known(u32 node) {
+  Known& out = known_[node];
+  if (out.when == now_) return out;
   const BoundExpr& bound = out_.exprs_[node];
-  if (bound.constant()) return Interval::point(bound.form->base);
-  if (known_[node].when != now_) {
-    const Interval range = bound.affine ? range_of_affine(*bound.form) : find_range_of(node);
-    known_[node] = {now_, range};
+  if (!bound.affine) {
+    const Interval range = find_range_of(node);
+    out = {now_, false, range};
+    return out;
   }
-  return known_[node].range;
+  const Affine& form = *bound.form;
+  Interval sum = Interval::point(form.base);
+  bool exact = true;
+  const auto add = [&](i64 factor, const Interval& of) {
+    const Interval term = Interval::point(factor) * of;
+    sum = sum + term;
+    exact = exact && term.within_i64() && sum.within_i64();
+  };
+  for (u32 l = 0; l < form.top; ++l) add(form.coef[l], ranges_[l]);
+  for (u32 r = 0; r < form.num_regs; ++r) add(form.reg_coef[r], range_of_register(form.reg[r]));
+  out = {now_, exact, sum};
+  return out;
+}
+
+// One that something else uses as well is worked out after all.
+void Binder::work_out(u32 node) {
+  if (is_branch_[node] == 0) return;
+  is_branch_[node] = 0;
+  make_affine(node);
+}
+
+Interval Binder::range_of(u32 node) {
+  work_out(node);
+  const BoundExpr& bound = out_.exprs_[node];
+  return bound.constant() ? Interval::point(bound.form->base) : known(node).range;
 }
 
 Interval Binder::find_range_of(u32 node) {
@@ -204,20 +192,10 @@ Interval Binder::find_range_of(u32 node) {
 
 // An expression as it is used below loops of these ranges. An affine form that might overflow there
 // is left to the checked evaluator.
-BoundExpr Binder::use(u32 node) const {
+BoundExpr Binder::use(u32 node) {
+  work_out(node);
   BoundExpr e = out_.exprs_[node];
-  if (!e.affine || e.constant()) return e;
-  Interval partial = Interval::point(e.form->base);
-  for (u32 l = 0; l < e.form->top && e.affine; ++l) {
-    const Interval term = Interval::point(e.form->coef[l]) * ranges_[l];
-    partial = partial + term;
-    e.affine = term.within_i64() && partial.within_i64();
-  }
-  for (u32 r = 0; r < e.form->num_regs && e.affine; ++r) {
-    const Interval term = Interval::point(e.form->reg_coef[r]) * range_of_register(e.form->reg[r]);
-    partial = partial + term;
-    e.affine = term.within_i64() && partial.within_i64();
-  }
+  if (e.affine && !e.constant()) e.affine = known(node).exact;
   return e;
 }
 

@@ -38,16 +38,7 @@ bool Binder::fail_tensor(u32 tensor, Status status, std::string message) {
 
 // Which variable of a cursor holds the copy that an iteration has of each buffer.
 void Binder::number_copies() {
-  u32 lets = 0;
-  setters_.assign(plan_.count(Section::SLOT), 0);
-  for (u32 pc = 0; pc < plan_.count(Section::CODE); ++pc) {
-    const Instr instr = plan_.code(pc);
-    const auto op = static_cast<Op>(instr.opcode);
-    if (op == Op::LET) lets = std::max(lets, instr.operand1 + 1u);
-    if (op == Op::SLOT_SET) setters_[instr.operand1] += 1;
-    if (op == Op::SLOT_LOAD) setters_[instr.operand1] += 2;
-  }
-  out_.first_copy_ = kFirstSlot + plan_.count(Section::SLOT) + lets;
+  out_.first_copy_ = kFirstSlot + plan_.count(Section::SLOT) + out_.facts_->lets;
   out_.allocs_.resize(plan_.count(Section::ALLOC));
   lets_.assign(out_.first_copy_ - kFirstSlot, Interval::unknown());
 }
@@ -107,24 +98,24 @@ bool Binder::make_paged(u32 tensor) {
   BoundTensor& out = out_.tensors_[tensor];
   const BoundTensor& pool = out_.tensors_[t.pool];
   const BoundTensor& table = out_.tensors_[t.table];
-  const std::string name = "paged tensor '" + std::string(plan_.string(t.name)) + "'";
+  const auto name = [&] { return "paged tensor '" + std::string(plan_.string(t.name)) + "'"; };
   const i64 no_vars[kMaxVars] = {};
   Error why;
   if (!out_.value(t.page, no_vars, &out.page, &why)) {
     return fail_tensor(tensor, static_cast<Status>(why.status),
-                       "the page size of " + name + ": " + why.message);
+                       "the page size of " + name() + ": " + why.message);
   }
   if (out.page != pool.shape[1] || out.page < 1) {
     return fail_tensor(tensor, Status::PAGE_SIZE,
-                       name + " has " + std::to_string(out.page) + " tokens a page, its pool has " +
-                           std::to_string(pool.shape[1]));
+                       name() + " has " + std::to_string(out.page) +
+                           " tokens a page, its pool has " + std::to_string(pool.shape[1]));
   }
   out.pool = t.pool;
   out.table = t.table;
   out.data = pool.data;
   out.shape[0] = table.shape[0];
   if (__builtin_mul_overflow(table.shape[1], out.page, &out.shape[1])) {
-    return fail_tensor(tensor, Status::NO_MEMORY, name + " is too large");
+    return fail_tensor(tensor, Status::NO_MEMORY, name() + " is too large");
   }
   for (u32 d = 1; d < t.rank; ++d) {
     out.stride[d] = pool.stride[d];
@@ -177,7 +168,7 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
 bool Binder::shape_temp(u32 tensor, bool alive) {
   const Tensor t = plan_.get<Section::TENSOR>(tensor);
   BoundTensor& out = out_.tensors_[tensor];
-  const std::string name = "temporary '" + std::string(plan_.string(t.name)) + "'";
+  const auto name = [&] { return "temporary '" + std::string(plan_.string(t.name)) + "'"; };
   i128 elements = 1;
   for (u32 d = t.rank; d-- > 0;) {
     const u32 node = plan_.get<Section::DIM>(t.dims + d).shape;
@@ -186,13 +177,13 @@ bool Binder::shape_temp(u32 tensor, bool alive) {
     out.shape_node[d] = fixed ? kNone : node;
     if (range.hi > static_cast<i128>(kMostBytes)) {
       return fail_tensor(tensor, Status::UNBOUNDED,
-                         "nothing bounds the size of " + name + " before the run");
+                         "nothing bounds the size of " + name() + " before the run");
     }
     out.shape[d] = static_cast<i64>(std::max<i128>(range.hi, 0));
     out.stride[d] = static_cast<i64>(elements);
     elements *= std::max<i64>(out.shape[d], 1);
     if (elements * out.item > static_cast<i128>(kMostBytes)) {
-      return fail_tensor(tensor, Status::NO_MEMORY, name + " is too large for memory");
+      return fail_tensor(tensor, Status::NO_MEMORY, name() + " is too large for memory");
     }
   }
   BoundAlloc& alloc = out_.allocs_[out.alloc];

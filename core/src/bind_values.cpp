@@ -23,11 +23,7 @@ bool Binder::take_bindings(const ptowsp_binding* bindings, std::size_t count) {
   out_.arrays_.assign(symbols, BoundArray{});
   out_.tensors_.assign(tensors, BoundTensor{});
   bound_.assign(symbols, 0);
-  std::vector<u32> tensor_of(symbols, kNone);
-  for (u32 t = 0; t < tensors; ++t) {
-    const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;
-    if (symbol != kNone) tensor_of[symbol] = t;
-  }
+  const std::vector<u32>& tensor_of = out_.facts_->tensor_of;
   for (std::size_t i = 0; i < count; ++i) {
     const ptowsp_binding& b = bindings[i];
     if (b.symbol >= symbols) return fail(kNone, "a binding names a symbol that does not exist");

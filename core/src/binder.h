@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "interval.h"
+#include "plan_facts.h"
 #include "ptowsp/bind.h"
 
 namespace ptowsp {
@@ -20,6 +21,13 @@ class Binder {
   bool move(const ptowsp_binding* bindings);
 
  private:
+  // Of an expression, at one point of the walk.
+  struct Known {
+    u32 when = 0;
+    bool exact = false;  // it is affine, and no partial sum overflows
+    Interval range;
+  };
+
   bool same_contents() const;
   bool same_sharing();
 
@@ -37,16 +45,17 @@ class Binder {
   bool fail(u32 symbol, std::string message, Status status = Status::BIND_ERROR);
 
   // bind_exprs.cpp: expressions
-  void find_open();
+  void work_out(u32 node);
   void make_affine(u32 node);
   bool affine_sum(const Expr& e, i64 sign, Affine* out) const;
   bool affine_product(const Expr& e, Affine* out) const;
   bool affine_constant(u32 node, const Expr& e, Affine* out) const;
   // All of these speak of the loops that are open at this point of the walk.
   Interval range_of(u32 node);
+  const Known& known(u32 node);
   Interval find_range_of(u32 node);
   Interval range_of_affine(const Affine& form) const;
-  BoundExpr use(u32 node) const;
+  BoundExpr use(u32 node);
   // A loop, slot, let or buffer has another range from here on.
   void forget_ranges() { now_ += 1; }
 
@@ -54,7 +63,6 @@ class Binder {
   bool walk_code();
   Interval range_of_register(u32 variable) const;
   static Interval row_lengths(const BoundArray& indptr);
-  void find_registers();
   bool bind_axis(Instr instr, u32 level, bool alive);
   bool check_ragged(const Axis& a);
   bool bind_site(u32 site, bool alive);
@@ -103,17 +111,9 @@ class Binder {
   Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
   Interval columns_[kMaxLoops];     // of the columns of sparse loops, by level
   std::vector<Interval> lets_;      // of slots, then of lets
-  std::vector<u32> setters_;        // by SLOT: instructions that set it
-  struct Known {
-    u32 when = 0;
-    Interval range;
-  };
-  std::vector<Known> known_;  // by EXPR: its range, if it was worked out at this point of the walk
+  std::vector<Known> known_;        // by EXPR: what was worked out at this point of the walk
   u32 now_ = 1;
-  // By EXPR, empty if the plan has neither slots nor sparse loops: the register that holds its
-  // value, or kNone; a bit for each register that its value needs.
-  std::vector<u32> register_of_;
-  std::vector<u64> registers_in_;
+  std::vector<u8> is_branch_;  // by EXPR: PlanFacts::branch, and it has not been worked out
 
   // Where a dimension of an access lies: coef * (outermost loop variable) + [lo, hi].
   struct Span {

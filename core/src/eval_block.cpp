@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arithmetic.h"
+#include "plan_facts.h"
 #include "ptowsp/bind.h"
 
 namespace ptowsp {
@@ -60,7 +61,7 @@ bool apply_block(ExprOp op, const i64* a, const i64* b, u32 count, i64* out) {
 // Values of a node for env.bound[level], env.bound[level] + 1 ... False: not for all of them, or
 // not in this way.
 bool BoundPlan::eval_block(u32 node, const Env& env, u32 level, u32 count, i64* out) const {
-  if ((open_[node] & (1u << level)) == 0) {
+  if ((facts_->open[node] & (1u << level)) == 0) {
     Error ignored;
     if (!eval_node(node, env, &out[0], &ignored)) return false;
     std::fill(out + 1, out + count, out[0]);

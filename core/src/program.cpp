@@ -163,10 +163,10 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
     const std::lock_guard lock(pool_->mutex);
     workspace = workspace_;
   }
-  parts.plan =
-      BoundPlan::bind(plan(), bindings, count, error,
-                      {workers_, config_.most_lanes(workers_), &workspace, false, workspace_limit_},
-                      std::move(parts.plan));
+  parts.plan = BoundPlan::bind(plan(), bindings, count, error,
+                               {workers_, config_.most_lanes(workers_), &workspace, false,
+                                workspace_limit_, config_.may_split(workers_)},
+                               std::move(parts.plan));
   if (workspace != nullptr) {
     const std::lock_guard lock(pool_->mutex);
     workspace_ = std::move(workspace);

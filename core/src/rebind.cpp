@@ -1,10 +1,12 @@
 // A bound plan used again for bindings that differ only in where data lies.
 //
 // bind() works out forms, ranges and proofs from numbers, shapes, strides and what arrays hold.
-// Addresses enter in two ways only: as the tensors' own, and by saying which tensors share memory.
-// So everything else is compared with what the plan was bound to, arrays by their contents, since
-// these may be changed in place; then the tensors are moved and join_storages() says who shares
-// memory now. Any difference means that the plan is bound anew: nothing is patched up.
+// Addresses enter in two ways only: as the tensors' own, which paged ones have from their pools,
+// and by saying which tensors share memory. Temporaries stay where they are: they have the same
+// sizes. What page tables hold is read when tasks run and decides nothing here. So everything else
+// is compared with what the plan was bound to, arrays by their contents, since these may be changed
+// in place; then the tensors are moved and join_storages() says who shares memory now. Any
+// difference means that the plan is bound anew: nothing is patched up.
 #include <algorithm>
 #include <cstring>
 
@@ -58,14 +60,6 @@ bool same_form(const ptowsp_binding& a, const ptowsp_binding& b, SymbolKind kind
 }  // namespace
 
 void BoundPlan::remember(const ptowsp_binding* bindings, std::size_t count) {
-  const u32 symbols = plan_->count(Section::SYMBOL);
-  std::vector<u32> tensor_of(symbols, kNone);
-  for (u32 t = 0; t < tensors_.size(); ++t) {
-    const Tensor record = plan_->get<Section::TENSOR>(t);
-    // Memory that no binding places is not looked at here.
-    if (record.symbol == kNone) return;
-    tensor_of[record.symbol] = t;
-  }
   u64 bytes = 0;
   for (const BoundArray& a : arrays_) {
     if (a.data != nullptr) bytes += bytes_of(a);
@@ -74,7 +68,7 @@ void BoundPlan::remember(const ptowsp_binding* bindings, std::size_t count) {
   bound_to_.bindings.assign(bindings, bindings + count);
   bound_to_.tensor.reserve(count);
   for (const ptowsp_binding& b : bound_to_.bindings)
-    bound_to_.tensor.push_back(tensor_of[b.symbol]);
+    bound_to_.tensor.push_back(facts_->tensor_of[b.symbol]);
   std::vector<u8>& contents = bound_to_.contents;
   contents.reserve(bytes);
   for (const BoundArray& a : arrays_) {
@@ -101,19 +95,22 @@ bool BoundPlan::rebind(const ptowsp_binding* bindings, std::size_t count) {
 bool Binder::move(const ptowsp_binding* bindings) {
   const BoundTo& to = out_.bound_to_;
   bool moved = false;
+  const auto place = [&](auto* was, void* data) {
+    moved = moved || *was != data;
+    *was = static_cast<std::remove_pointer_t<decltype(was)>>(data);
+  };
   for (std::size_t i = 0; i < to.bindings.size(); ++i) {
-    const ptowsp_binding& b = bindings[i];
-    BoundArray& array = out_.arrays_[b.symbol];
-    if (to.tensor[i] != kNone) {
-      BoundTensor& tensor = out_.tensors_[to.tensor[i]];
-      moved = moved || tensor.data != b.data;
-      tensor.data = static_cast<char*>(b.data);
-    } else if (array.data != nullptr) {
-      moved = moved || array.data != b.data;
-      array.data = b.data;
-    }
+    BoundArray& array = out_.arrays_[bindings[i].symbol];
+    if (array.data != nullptr) place(&array.data, bindings[i].data);
   }
-  return same_contents() && (!moved || same_sharing());
+  if (!same_contents()) return false;  // what changes most often comes first
+  for (std::size_t i = 0; i < to.bindings.size(); ++i) {
+    if (to.tensor[i] != kNone) place(&out_.tensors_[to.tensor[i]].data, bindings[i].data);
+  }
+  for (BoundTensor& t : out_.tensors_) {
+    if (t.pool != kNone) t.data = out_.tensors_[t.pool].data;
+  }
+  return !moved || same_sharing();
 }
 
 bool Binder::same_contents() const {
@@ -132,7 +129,13 @@ bool Binder::same_contents() const {
 // Storages are numbered by address, so the same groups of tensors may come out with other numbers.
 // The plan keeps those that it has been made with.
 bool Binder::same_sharing() {
-  const std::vector<BoundTensor> before = out_.tensors_;
+  struct Group {
+    u32 storage;
+    u32 geometry;
+  };
+  std::vector<Group> before;
+  before.reserve(out_.tensors_.size());
+  for (const BoundTensor& t : out_.tensors_) before.push_back({t.storage, t.geometry});
   const u32 storages = out_.num_storages_;
   if (!check_tensor_modes()) return false;
   join_storages();

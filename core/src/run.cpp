@@ -53,6 +53,7 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
 
 void Run::begin(std::unique_ptr<FlowMemory> memory) {
   clock_ = Clock();
+  next_poll_ = std::chrono::steady_clock::now() + kPollEvery;
   crew_called_ = mode_ == Mode::Virtual;  // nobody else takes part
   if (!tracks()) {
     if (traced_) begin_trace();

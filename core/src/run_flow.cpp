@@ -270,7 +270,9 @@ bool Run::generate_burst(u32 worker) {
     constexpr u32 kFirst = 8;
     const bool hurry = before == 0 && config_.ready != ReadyPolicy::PRIORITY &&
                        config_.timing == TimingPolicy::IMMEDIATE;
-    generate_locked(worker, hurry ? kFirst : kBurst);
+    // What fills the window is told by modes that look at it: they have some more at a time.
+    const u32 first = config_.window_mode == WindowMode::STALL ? std::max(workers(), 2u) : kFirst;
+    generate_locked(worker, hurry ? first : kBurst);
   }
   if (worker == 0) poll_interrupt();
   made_.store(flow_->made(), std::memory_order_release);

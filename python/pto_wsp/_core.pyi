@@ -1,6 +1,7 @@
 """The native core of pto_wsp: reads plans and runs them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy
 import numpy.typing
@@ -81,7 +82,7 @@ class NativeProgram:
         A run that keeps its decisions, repeats those of another one, or draws them.
         """
 
-    def start_quick(self, current: tuple[object, ...], changed: dict[str, object], asynchronous: bool) -> tuple[NativeRun, tuple[object, ...]] | None:
+    def start_quick(self, current: tuple[object, ...], changed: dict[str, object], asynchronous: bool) -> tuple[NativeRun, tuple[Any, ...]] | None:
         """
         A run with some names changed, and all of its values; None if that is not plain.
         """

@@ -278,6 +278,33 @@ TEST(rebinding_agrees_with_binding) {
   CHECK(served > 50 && refused > 50);
 }
 
+// Nothing of what a plan was bound to before is left in it.
+TEST(a_plan_bound_anew_in_the_memory_of_another_is_a_new_one) {
+  std::mt19937 random(3);
+  const auto pick = [&](i64 n) { return static_cast<i64>(random() % static_cast<u32>(n)); };
+  Ragged r;
+  std::unique_ptr<BoundPlan> used;
+  u32 bound = 0;
+  for (int round = 0; round < 400; ++round) {
+    for (i64& length : r.lengths) length = pick(6);
+    const auto place = [&] { return static_cast<u32>(pick(20)) * 40; };
+    Bindings b = r.bind(place(), place(), place());
+    if (pick(4) == 0) b[Ragged::kA].shape[1] = 3;  // some bounds are not proved
+    if (pick(4) == 0) b[Ragged::kB].stride[0] = 0;
+    if (pick(8) == 0) b[Ragged::kLensAt].shape[0] = 5;  // an error
+    Error error;
+    const std::unique_ptr<BoundPlan> fresh = r.bound(b);
+    used = BoundPlan::bind(r.view, b.data(), b.size(), &error, {}, std::move(used));
+    CHECK_EQ(used == nullptr, fresh == nullptr);
+    if (used == nullptr) continue;
+    bound += 1;
+    check_same(*used, *fresh);
+    used->remember(b.data(), b.size());
+    CHECK(used->rebind(b.data(), b.size()));
+  }
+  CHECK(bound > 200);
+}
+
 namespace {
 
 // Depends on the order of the tasks that touch the same element.

@@ -132,6 +132,7 @@ struct BindOptions {
   std::shared_ptr<Workspace>* workspace = nullptr;  // what earlier runs had; grows as needed
   bool fields = false;                              // of descriptors are bound as well
   u64 workspace_limit = 0;                          // most bytes for temporaries; 0: no limit
+  bool splits = true;  // somebody asks for independent_axis(); else it is not looked for
 };
 
 // What one task touches of one tensor.
@@ -228,6 +229,8 @@ struct BoundTo {
   std::vector<u32> tensor;   // of each binding: the TENSOR that it places, or kNone
   std::vector<u8> contents;  // of the bound arrays, one behind the other
 };
+
+struct PlanFacts;
 
 class BoundPlan {
  public:
@@ -392,10 +395,7 @@ class BoundPlan {
   std::vector<BoundExpr> exprs_;      // by EXPR
   // By EXPR, written where it is affine; then for each ALLOC the number of the copy; then 1.
   std::vector<Affine> forms_;
-  // By EXPR: what it needs from around it, a bit for each level of REDUCE and SEARCH and kVaries
-  // for loops, slots and lets.
-  static constexpr u32 kVaries = 1u << 31;
-  std::vector<u32> open_;
+  std::shared_ptr<const PlanFacts> facts_;
   std::vector<BoundLoop> loops_;       // by AXIS
   std::vector<BoundAccess> accesses_;  // by ACCESS, then for words that name one again
   std::vector<BoundDim> dims_;

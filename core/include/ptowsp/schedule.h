@@ -93,6 +93,12 @@ struct ScheduleConfig {
     return most;
   }
 
+  // Whether what is proved of iterations decides how a run goes.
+  bool may_split(u32 workers) const {
+    return workers > 1 && ready == ReadyPolicy::AUTO && start == StartPolicy::IMMEDIATE &&
+           !issued && orders.empty();
+  }
+
   // False: a directive that this target cannot enforce, named in `error`.
   static bool decode(const PlanView& plan, ScheduleConfig* out, Error* error);
 };

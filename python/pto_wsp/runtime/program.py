@@ -129,7 +129,13 @@ class Program:
         which task next, among all that the schedule allows. The same seed gives the same order and
         placement; other seeds give others, the unlikely ones as well. Slow: workers take turns.
         """
-        return self._run(bindings, Control())
+        started = None
+        if self._quick is not None and self._check is None:
+            started = self._start_quick(self._quick, bindings)
+        if started is None:
+            return self._run(bindings, _PLAIN)
+        started.wait(None)
+        return self
 
     def record(self, path: str | PathLike[str], **bindings: object) -> Program:
         """Runs like `execute(**bindings)` and writes to `path` in what order and by which worker
@@ -233,6 +239,7 @@ class Program:
         """Ends runs in flight and joins all threads. Called by itself when the program goes."""
         if not self._closed:
             self._closed = True
+            self._quick = None
             self._pending.clear()
             self._engine.close()
 
@@ -386,6 +393,19 @@ class Program:
         """Calls `check` before each run; it raises if the plan is out of date."""
         self._check = check
 
+    def _start_quick(self, quick: QuickEngine, bindings: dict[str, object]) -> Run | None:
+        """A run that has ended; None if another way has to be taken. The one before it goes last:
+        giving back what it holds takes as long as starting a short run."""
+        try:
+            started = quick.start_quick(self._binder.values, bindings, asynchronous=False)
+        except BaseException:
+            self._last = None
+            raise
+        if started is None:
+            return None
+        self._last, self._binder.values = started
+        return self._last
+
     def _run(self, bindings: dict[str, object], control: Control) -> Program:
         """Runs to the end."""
         self._last = None
@@ -407,7 +427,7 @@ class Program:
         self, bindings: dict[str, object], *, asynchronous: bool, control: Control = _PLAIN
     ) -> Run:
         self._check_usable()
-        if self._quick is not None and control == _PLAIN:
+        if self._quick is not None and control is _PLAIN:
             started = self._quick.start_quick(
                 self._binder.values, bindings, asynchronous=asynchronous
             )
@@ -423,7 +443,7 @@ class Program:
             control = replace(control, seed=_checked_seed(bindings.pop("seed")))
         bound = self._binder.bind(bindings)
         check = None if self._verifier is None else self._verify(self._verifier, bound)
-        if control == _PLAIN:
+        if control is _PLAIN:
             run = self._engine.start(bound, asynchronous=asynchronous, hashed=hashed)
         else:
             run = self._controlled().start_controlled(

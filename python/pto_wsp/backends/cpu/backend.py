@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -159,8 +159,9 @@ class CpuEngine:
         started = self._native.start_quick(current, changed, asynchronous)
         if started is None:
             return None
-        run, values = started
-        return self._keep(CpuRun(self, run, False, None)), cast("tuple[Value, ...]", values)
+        run = CpuRun(self, started[0], False, None)
+        self._last = weakref.ref(run)
+        return run, started[1]
 
     def trace_to(self, path: Path) -> None:
         self._trace_path = path

@@ -1,0 +1,36 @@
+// What a plan says whatever is bound to it: worked out when it is bound for the first time. Private
+// to the binder's files and to evaluation.
+#pragma once
+
+#include <vector>
+
+#include "ptowsp/plan_view.h"
+
+namespace ptowsp {
+
+struct PlanFacts {
+  static constexpr u32 kVaries = 1u << 31;
+  // By EXPR: what it needs from around it, a bit for each level of REDUCE and SEARCH and kVaries
+  // for loops, slots and lets. Reductions and searches that need nothing have one value in a run.
+  std::vector<u32> open;
+  // By EXPR: of a reduction or search, that it is nothing but a branch of choices with one outcome
+  // in a run. It is worked out if it is chosen.
+  std::vector<u8> branch;
+  // By EXPR, empty if the plan has neither slots nor sparse loops: the register that holds its
+  // value, or kNone; a bit for each register that its value needs.
+  std::vector<u32> register_of;
+  std::vector<u64> registers_in;
+  std::vector<u32> tensor_of;  // by SYMBOL: TENSOR, or kNone
+  std::vector<u32> setters;    // by SLOT: instructions that set it, twice those that load it
+  u32 lets = 0;
+
+  explicit PlanFacts(const PlanView& plan);
+
+ private:
+  void find_registers(const PlanView& plan);
+  void find_open(const PlanView& plan);
+  void find_branches(const PlanView& plan);
+  void count_setters(const PlanView& plan);
+};
+
+}  // namespace ptowsp
