@@ -31,6 +31,16 @@ Tracking::Tracking(const BoundPlan& plan, Matching matching, bool proofs)
   for (u32 s = 0; s < sites_.size(); ++s) add_site(s);
 }
 
+namespace {
+
+// The greatest common divisor of a size, which is positive, and any number. Nearly always one of
+// them is it, and a search costs more than all the rest.
+i64 common(i64 size, i64 number) {
+  return size == 1 || number == 0 || size == number ? size : std::gcd(size, number);
+}
+
+}  // namespace
+
 // Makes the grid as fine as the access needs: every tile boundary of it must be one of the grid.
 // False if it is not made of whole tiles of any grid.
 bool Tracking::refine(u32 access, Tiling* tiling, bool first) const {
@@ -44,14 +54,14 @@ bool Tracking::refine(u32 access, Tiling* tiling, bool first) const {
       tiling->size[d] = extent;
       tiling->offset[d] = dim.start.affine ? dim.start.form->base : 0;
     }
-    i64 size = std::gcd(tiling->size[d], extent);
+    i64 size = common(tiling->size[d], extent);
     if (!dim.start.affine) size = 1;  // it may begin anywhere
-    if (dim.start.affine) size = std::gcd(size, dim.start.form->base - tiling->offset[d]);
+    if (dim.start.affine) size = common(size, dim.start.form->base - tiling->offset[d]);
     for (u32 l = 0; dim.start.affine && l < dim.start.form->top; ++l) {
-      size = std::gcd(size, dim.start.form->coef[l]);
+      size = common(size, dim.start.form->coef[l]);
     }
     for (u32 r = 0; dim.start.affine && r < dim.start.form->num_regs; ++r) {
-      size = std::gcd(size, dim.start.form->reg_coef[r]);
+      size = common(size, dim.start.form->reg_coef[r]);
     }
     tiling->size[d] = size;
   }

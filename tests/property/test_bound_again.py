@@ -168,7 +168,7 @@ LENGTHS = st.lists(st.integers(0, PAGES * PAGE), min_size=SEQUENCES, max_size=SE
 SMALL = st.integers(0, POOL - 1)
 
 
-def _other(array: Ints, how: int) -> Ints:
+def _other(array: npt.NDArray[Any], how: int) -> npt.NDArray[Any]:
     """The same numbers elsewhere: next to each other, apart, or backwards."""
     room = np.zeros((*array.shape, 3), array.dtype)
     found = (np.empty_like(array), room[..., 1], room[::-1, ..., 0])[how]
