@@ -11,26 +11,26 @@ import importlib.util
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels.numpy_eval import evaluate
 from pto_wsp.kernels.pto import TracedParam, trace_kernel
-from pto_wsp.kernels.tile_ir import RefType, ScalarType, TileKernel
+from pto_wsp.kernels.tile_ir import RefType, TileKernel
 from pto_wsp.kernels.triton_code import (
     HEADER,
-    ParamFacts,
     Role,
     TritonArgument,
     TritonOptions,
-    TritonSource,
     emit_triton,
     helper_text,
 )
@@ -65,25 +65,44 @@ def array_of(tensor: Any, dtype: DType) -> Array:
 
 
 def _repair_interpreter() -> None:
-    """The interpreter multiplies the bits of bf16 instead of the numbers, and makes indices of
-    arrays with one element, which NumPy does no longer."""
+    """The interpreter multiplies the bits of bf16 instead of the numbers, cuts bits off where GPUs
+    round, spreads truth values as floats, and makes indices of arrays with one element, which NumPy
+    does no longer."""
     from triton.runtime import interpreter
 
     whole: Any = interpreter
     if hasattr(whole, "repaired"):
         return
-    plain_dot, plain_patch = whole.InterpreterBuilder.create_dot, whole._patch_lang_tensor
+    plain_patch, builder = whole._patch_lang_tensor, whole.InterpreterBuilder
+    plain_dot, plain_cast = builder.create_dot, builder.cast_impl
 
     def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
         f32 = triton.language.float32
         wide = [self.cast_impl(x, f32) if x.dtype.scalar.is_bf16() else x for x in (a, b)]
         return plain_dot(self, *wide, d, *rest)
 
+    def cast_impl(self: Any, src: Any, to: Any) -> Any:
+        if src.dtype.scalar.is_fp32() and to.scalar.is_bf16():
+            bits = src.data.astype(ml_dtypes.bfloat16).view(np.uint16)
+            return whole.TensorHandle(bits, to.scalar)
+        return plain_cast(self, src, to)
+
     def patch_lang_tensor(tensor: Any, scope: Any) -> None:
         plain_patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
-    whole.InterpreterBuilder.create_dot = create_dot
+    def compared(plain: Any) -> Any:
+        def compare(self: Any, a: Any, b: Any) -> Any:
+            return whole.TensorHandle(plain(self, a, b).data.astype(bool), triton.language.int1)
+
+        return compare
+
+    builder.create_dot, builder.cast_impl = create_dot, cast_impl
+    for name in dir(builder):
+        if name.startswith(("create_icmp", "create_fcmp")):
+            setattr(builder, name, compared(getattr(builder, name)))
+    for name in ("create_fp_trunc", "create_fp_to_fp"):
+        setattr(builder, name, lambda self, src, to, *how: cast_impl(self, src, to))
     whole._patch_lang_tensor = patch_lang_tensor
     whole.repaired = True
 
@@ -200,16 +219,19 @@ def run(
     }
     words: list[int] = []
     pointers: list[Any] = []
-    passed: list[str] = []
-    for argument in source.arguments:
-        passed.append(_passed(argument, kernel, arguments, regions, pointers, words))
+    passed = [
+        _passed(argument, kernel, arguments, regions, pointers, words)
+        for argument in source.arguments
+    ]
     fault = tensor_of(np.zeros(1, "i4"))
     names = [f"p{n}" for n in range(len(pointers))]
     entry = f"@triton.jit\ndef entry({', '.join([*names, 'words', 'fault'])}):\n"
     entry += f"    body({', '.join(passed)})\n"
     module = _module("\n\n".join([HEADER, helper_text(source.helpers), source.text, entry]))
     numbers = tensor_of(np.array(words or [0], "u8").view("i8"))
-    module.entry[(1,)](*pointers, numbers, fault, num_warps=num_warps)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, which computes as asked
+        module.entry[(1,)](*pointers, numbers, fault, num_warps=num_warps)
     for region in regions.values():
         region.finish()
     number = int(fault.cpu()[0])

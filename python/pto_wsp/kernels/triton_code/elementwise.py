@@ -9,7 +9,7 @@ import numpy as np
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels.tile_expr import FLOATS, HALVES, dtype_of
 from pto_wsp.kernels.tile_ir import Op, Statement, Value
-from pto_wsp.kernels.triton_code.literals import TYPES, zero
+from pto_wsp.kernels.triton_code.literals import TYPES, literal, zero
 from pto_wsp.kernels.triton_code.writer import UNKNOWN, Fills, Writer
 
 _OPERATORS = {
@@ -66,7 +66,7 @@ def emit_elementwise(w: Writer, stmt: Statement) -> None:
         return
     if stmt.op is Op.WHERE:
         mask, a, b = stmt.operands
-        first = w.tensor(a) if w.constant_like(b) else w.text(a)
+        first = w.tensor(a) if w.is_constant(b) else w.text(a)
         w.define(result, f"tl.where({w.tensor(mask)}, {first}, {w.text(b)})", stmt)
         return
     text = _plain(w, stmt, _operands(w, stmt))
@@ -79,13 +79,14 @@ def _operands(w: Writer, stmt: Statement) -> list[str]:
     """Half precision computes in f32. Constants take the dtype of what they stand beside, if
     anything; functions want them typed."""
     plain = stmt.op in _OPERATORS or stmt.op in (Op.MAX, Op.MIN)
+    alone = all(w.is_constant(operand) for operand in stmt.operands)
     found: list[str] = []
     for number, operand in enumerate(stmt.operands):
-        alone = all(w.constant_like(other) for other in stmt.operands)
-        text = w.text(operand) if plain and not (alone and number == 0) else w.tensor(operand)
-        if dtype_of(operand) in HALVES and not (plain and w.constant_like(operand) and not alone):
-            text = f"{text}.to(tl.float32)"
-        found.append(text)
+        if plain and w.is_constant(operand) and not (alone and number == 0):
+            found.append(literal(w.constants[operand.number], dtype_of(operand)))
+            continue
+        text = w.tensor(operand)
+        found.append(f"{text}.to(tl.float32)" if dtype_of(operand) in HALVES else text)
     return found
 
 
@@ -102,7 +103,9 @@ def _plain(w: Writer, stmt: Statement, args: Sequence[str]) -> str:
             # Subtracting from 0 would lose the sign of a zero.
             return f"{args[0]} * -1.0" if dtype in FLOATS else f"0 - {args[0]}"
         case Op.NOT:
-            return f"{args[0]} == 0" if dtype is DType.BOOL else f"~{args[0]}"
+            if dtype is DType.BOOL:
+                return f"{args[0]} == 0"
+            return f"{args[0]} ^ {np.iinfo(dtype.numpy).max if dtype.name[0] == 'U' else -1}"
         case Op.RELU:
             return f"{w.helper(larger(dtype, True))}({args[0]}, 0)"
         case _:

@@ -39,6 +39,11 @@ def literal(value: float, dtype: DType) -> str:
     return text if any(c in text for c in ".e") else f"{text}.0"
 
 
+def beside(value: float, dtype: DType) -> str:
+    """The same for a choice between both; bf16 needs its conversion written."""
+    return typed(value, dtype) if dtype is DType.BF16 else literal(value, dtype)
+
+
 def typed(value: float, dtype: DType) -> str:
     """A constant that has its dtype wherever it stands."""
     return filled_block([], value, dtype)

@@ -21,7 +21,7 @@ from pto_wsp.kernels.tile_ir import Op, RefType, Statement, TileKernel, Value, t
 from pto_wsp.kernels.tile_uses import walk
 from pto_wsp.kernels.tile_writer import one_line
 from pto_wsp.kernels.triton_code.helpers import HELPER_NAMES
-from pto_wsp.kernels.triton_code.literals import literal, typed
+from pto_wsp.kernels.triton_code.literals import beside, typed
 from pto_wsp.kernels.triton_code.options import ParamFacts, TritonOptions
 
 _WORDS = frozenset({*keyword.kwlist, *keyword.softkwlist, *HELPER_NAMES})
@@ -178,7 +178,7 @@ class Writer:
     def text(self, value: Value) -> str:
         """A value as an operand beside others of its dtype: a constant is a plain number."""
         if value.number in self.constants:
-            return literal(self.constants[value.number], dtype_of(value))
+            return beside(self.constants[value.number], dtype_of(value))
         return self.scope.texts[value.number]
 
     def tensor(self, value: Value) -> str:
@@ -197,7 +197,7 @@ class Writer:
         self.scope.texts[value.number] = text
         self.scope.fills[value.number] = fills
 
-    def constant_like(self, value: Value) -> bool:
+    def is_constant(self, value: Value) -> bool:
         return value.number in self.constants
 
     def constant(self, value: Value) -> int | None:
@@ -243,7 +243,7 @@ class Writer:
         return both(parts)
 
     def filled(self, value: Value, fill: str, axes: Sequence[int], dims: dict[int, Dim]) -> str:
-        """The name of a tile whose lanes beyond `dims` hold `fill`."""
+        """The name of a tile whose lanes beyond `dims` hold `fill`, a number as it is spelled."""
         kind, own = tile_type(value), self.dims(value)
         fills = self.scope.fills.get(value.number, UNKNOWN)
         missing: list[int] = []
@@ -258,7 +258,9 @@ class Writer:
             self.inside_text(axis, dims.get(axis, own[axis]), kind.shape[axis]) for axis in missing
         ]
         name = self.names.fresh(f"{self.names.of(value)}_in")
-        self.line(f"{name} = tl.where({both(parts)}, {self.text(value)}, {fill})")
+        other = f"tl.full([], {fill}, tl.float32).to(tl.bfloat16)"
+        other = other if kind.dtype is DType.BF16 else fill
+        self.line(f"{name} = tl.where({both(parts)}, {self.text(value)}, {other})")
         if all(self.kept(dims.get(axis, own[axis])) == own[axis] for axis in missing):
             after = [fill if axis in missing or fills[axis] == fill else None for axis in (0, 1)]
             self.bind(value, name, (after[0], after[1]))
