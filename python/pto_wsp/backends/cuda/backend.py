@@ -34,7 +34,7 @@ _TRIES = 1 << 24  # polls of a counter, some seconds
 
 class CudaBackend:
     name = "cuda"
-    options: frozenset[str] = frozenset({"num_warps", "num_stages", "blocks_per_sm", "tf32"})
+    options: frozenset[str] = frozenset({"num_warps", "num_stages", "blocks_per_sm", "max_registers", "tf32"})
 
     def check(self, plan: Plan) -> None:
         check_plan(plan)
@@ -150,6 +150,7 @@ class CudaEngine:
         arguments = [self._value(given, argument) for argument in module.arguments]
         direct = not module.waits
         warps = self._options.get("num_warps", 4)
+        registers = self._options.get("max_registers", 0)
         kernel[(self.workers,)](
             *arguments,
             self._ctrl,
@@ -161,6 +162,7 @@ class CudaEngine:
             1 if device.is_interpreted() else _TRIES,
             direct,
             num_warps=warps,
+            **({"maxnreg": registers} if registers else {}),
         )
 
     def _value(self, given: _Given, argument: Argument) -> Any:
@@ -184,8 +186,8 @@ class CudaEngine:
         """Room for what the last run needed; nothing of it was run."""
         torch = device.torch()
         tasks, events, space = (int(n) for n in self._need[:3].cpu())
-        if tasks >= 1 << 31:
-            raise run_error(Code.MACHINE_RESOURCES, f"{tasks} tasks are more than 2**31 - 1")
+        if tasks >= 1 << 30:
+            raise run_error(Code.MACHINE_RESOURCES, f"{tasks} tasks are 2**30 or more")
         if events > len(self._events) // 2:
             self._events = torch.zeros(4 * events, dtype=torch.int32, device=device.name())
             self._ctrl[:3] = 0

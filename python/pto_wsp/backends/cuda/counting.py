@@ -139,21 +139,23 @@ class Counter:
         return self.total(loop, scope, lambda inner: self.count(loop.body, inner))
 
     def total(self, loop: Loop, scope: Scope, of: Callable[[Scope], str]) -> str:
-        """The sum of what `of` says of each iteration, one after the other."""
+        """The sum of what `of` says of each iteration: a block of them at a time, or, where the
+        scope has blocks already, one after the other."""
         code, extent = self._code, self.extent(loop, scope)
         total, at = code.fresh("n"), code.fresh("j")
-        zero = f"tl.full((), 0, {I64})"
-        most = extent
-        if scope.lanes:
-            zero = f"tl.full(({scope.lanes},), 0, {I64})"
-            most = code.named(f"tl.max({zero} + {extent}, 0)")
-        code.line(f"{total} = {zero}")
+        shape = f"({scope.lanes},)" if scope.lanes else "()"
+        code.line(f"{total} = tl.full({shape}, 0, {I64})")
         code.line(f"{at} = tl.full((), 0, {I64})")
+        most = code.named(f"tl.max({total} + {extent}, 0)") if scope.lanes else extent
         with code.block(f"while {at} < {most}:"):
-            inner = code.enter(scope, loop.level, self.variable(loop, at, scope))
-            value = of(inner)
-            code.line(f"{total} += tl.where({at} < {extent}, {value}, 0)")
-            code.line(f"{at} += 1")
+            numbers = at
+            if not scope.lanes:
+                numbers = code.named(f"{at} + tl.arange(0, {SCAN})", "ks")
+            variable = self.variable(loop, numbers, scope)
+            inner = code.enter(scope, loop.level, variable, lanes=SCAN)
+            value = f"tl.where({numbers} < {extent}, {of(inner)}, 0)"
+            code.line(f"{total} += {value if scope.lanes else f'tl.sum({value}, 0)'}")
+            code.line(f"{at} += {1 if scope.lanes else SCAN}")
         return total
 
 
@@ -275,18 +277,14 @@ class Finder:
         with code.in_prelude():
             code.line(f"{lanes} = tl.arange(0, {SCAN})")
         at, counts, ends, all_ = (code.fresh(s) for s in ("at", "counts", "ends", "all"))
-        outer = self._counter.depends(loop.body) - {loop.level}
-        extent_free = not self._counter.node_depends(self._counter.extent_node(loop))
-        if not outer and extent_free:
+        if self._is_closed(loop):
             with code.in_prelude():
-                first = self._block(loop, lanes, "0", code.closed)
+                first = self._first(loop, lanes, code.closed)
         else:
-            first = self._block(loop, lanes, "0", scope)
+            first = self._first(loop, lanes, scope)
         code.line(f"{at} = tl.full((), 0, {I32})")
         code.line(f"{rest} = {number} + tl.full((), 0, {I32})")
-        code.line(f"{counts} = {first}")
-        code.line(f"{ends} = tl.cumsum({counts}, 0)")
-        code.line(f"{all_} = tl.sum({counts}, 0)")
+        code.line(f"{counts}, {ends}, {all_} = {', '.join(first)}")
         with code.block(f"while {rest} >= {all_}:"):
             code.line(f"{rest} -= {all_}")
             code.line(f"{at} += {SCAN}")
@@ -298,6 +296,18 @@ class Finder:
         code.line(f"{rest} -= {skipped}")
         code.line(f"{iteration} += {at}")
         code.line(f"{done} = {number} - {rest}")
+
+    def _is_closed(self, loop: Loop) -> bool:
+        """Whether the counts of its iterations depend on no other loop."""
+        outer = self._counter.depends(loop.body) - {loop.level}
+        return not outer and not self._counter.node_depends(self._counter.extent_node(loop))
+
+    def _first(self, loop: Loop, lanes: str, scope: Scope) -> tuple[str, str, str]:
+        """Counts of the first block, their sums up to each, and of all."""
+        code = self._code
+        counts = self._block(loop, lanes, "0", scope)
+        ends = code.named(f"tl.cumsum({counts}, 0)", "ends")
+        return counts, ends, code.named(f"tl.sum({counts}, 0)", "all")
 
     def _block(self, loop: Loop, lanes: str, at: str, scope: Scope) -> str:
         """The counts of SCAN iterations from `at` on, i32; 0 beyond the last."""

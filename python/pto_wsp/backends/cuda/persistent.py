@@ -7,7 +7,7 @@ before it have taken: it never matters how many blocks run at once. See docs/des
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from pto_wsp.backends.cuda.code import I64, Code, Names, Scope
@@ -107,7 +107,8 @@ def pto_mod(a, b):
 
 @triton.jit
 def pto_fault(CTRL, code: tl.constexpr, site: tl.constexpr, number, detail):
-    """The first fault of a run is kept; nothing is taken up after it."""
+    """The first fault of a run is kept; numbers taken after it are those of no task."""
+    tl.atomic_max(CTRL + 1, 1 << 30)
     if tl.atomic_cas(CTRL + 3, 0, code) == 0:
         tl.store(CTRL + 4, site)
         tl.store(CTRL + 5, number)
@@ -187,7 +188,7 @@ class _Writer:
             code.line(f"total64 = tl.full((), 0, {I64}) + {total}")
             code.line(f"events = tl.full((), 0, {I64}) + {self.counters.used}")
             code.line(f"space = tl.full((), 0, {I64}) + {self.temps.used}")
-        code.line("fits = (total64 < 2147483647) & (events <= EVENT_CAP) & (space <= SPACE_CAP)")
+        code.line("fits = (total64 < (1 << 30)) & (events <= EVENT_CAP) & (space <= SPACE_CAP)")
         code.line("pid = tl.program_id(0)")
         code.line("blocks = tl.num_programs(0)")
         code.line("epoch = tl.load(CTRL)")
@@ -210,8 +211,6 @@ class _Writer:
             code.line('t = tl.atomic_add(CTRL + 1, 1, sem="relaxed")')
             with code.block("if DIRECT:"):
                 code.line("t += blocks")
-            with code.block("if tl.load(CTRL + 3, volatile=True) != 0:"):
-                code.line(f"t = tl.full((), 2147483647, {I32})")
         self._end()
 
     def _clear(self) -> None:
@@ -391,6 +390,7 @@ class _Writer:
             for position, (access, spans) in given.items()
             if params[position].kind != ParamKind.TOKEN
         }
+        facts = self._same_extents(facts, params, given)
         key = (kernel, tuple(facts.values()))
         if key not in self.functions:
             names = {p: self._plan.string(params[p].name) for p in facts}
@@ -404,6 +404,22 @@ class _Writer:
             name = f"{stem}_{len(self.functions)}"
             self.functions[key] = emit_triton(tile_kernel(self._plan, kernel), name, options)
         return self.functions[key]
+
+    def _same_extents(
+        self, facts: dict[int, ParamFacts], params: tuple[Param, ...], given: dict
+    ) -> dict[int, ParamFacts]:
+        """Regions whose extents are one expression are as long as each other."""
+        first: dict[str, tuple[str, int]] = {}
+        found: dict[int, ParamFacts] = {}
+        for position, fact in facts.items():
+            name = self._plan.string(params[position].name)
+            seen = [span.extent for span in given[position][1] if not span.dropped]
+            extents: list[int | tuple[str, int] | None] = []
+            for dim, (text, known) in enumerate(zip(seen, fact.extents, strict=True)):
+                extents.append(known if known is not None else first.get(text))
+                first.setdefault(text, (name, dim))
+            found[position] = replace(fact, extents=tuple(extents))
+        return found
 
     def _arguments(
         self,

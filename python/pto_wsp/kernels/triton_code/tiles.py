@@ -155,8 +155,8 @@ def _dot(w: Writer, stmt: Statement, inner: Dim, acc: str) -> str:
     more = f", acc={acc}" if acc else ""
     half = _narrow(w, a) or _narrow(w, b) if dtype is DType.F32 and w.options.narrow else None
     if half is not None:
-        # An operand that was half before is that again: the compiler drops the conversions.
-        return f"tl.dot({left}.to({TYPES[half]}), {right}.to({TYPES[half]}){more})"
+        left, right = _as_half(w, a, left, half), _as_half(w, b, right, half)
+        return f"tl.dot({left}, {right}{more})"
     if dtype is DType.F32:
         precision = "tf32" if w.options.tf32 else "ieee"
         return f'tl.dot({left}, {right}{more}, input_precision="{precision}")'
@@ -174,6 +174,20 @@ def _narrow(w: Writer, value: Value) -> DType | None:
         return None
     source = dtype_of(made.operands[0])
     return source if source in HALVES else None
+
+
+def _as_half(w: Writer, value: Value, text: str, half: DType) -> str:
+    """An operand in half precision. One that was so before, and is not masked, is taken as it was
+    loaded: the compiler then copies it where products read it, without registers between."""
+    made = w.definitions.get(value.number)
+    turned = 0
+    while made is not None and made.op is Op.TRANSPOSE:
+        made, turned = w.definitions.get(made.operands[0].number), turned + 1
+    if text == w.text(value) and made is not None and made.op is Op.CAST:
+        source = made.operands[0]
+        if dtype_of(source) is half:
+            return f"tl.trans({w.text(source)})" if turned % 2 else w.text(source)
+    return f"{text}.to({TYPES[half]})"
 
 
 # --- elements in other places --------------------------------------------------------------------
