@@ -1,4 +1,5 @@
-"""Tile kernels through Triton: its interpreter here, a GPU where PTO_WSP_TEST_GPU=1 asks for one.
+"""Tile kernels through Triton. PTO_WSP_TEST_GPU says how: its interpreter if it is not set, "1" on
+the GPU of this machine, "compile" into code for one, which is not run (NumPy says what it means).
 
 A region lies somewhere in a storage of its own, with gaps between its rows: whatever a kernel
 writes beside it is found. Numbers travel as 64-bit words, as a kernel that decodes tasks gets them.
@@ -36,8 +37,9 @@ from pto_wsp.kernels.triton_code import (
 )
 from pto_wsp.plan import AccessMode
 
-NATIVE = os.environ.get("PTO_WSP_TEST_GPU") == "1"
-if not NATIVE:
+MODE = os.environ.get("PTO_WSP_TEST_GPU", "")
+NATIVE, COMPILES = MODE == "1", MODE == "compile"
+if not MODE:
     os.environ["TRITON_INTERPRET"] = "1"
 torch = pytest.importorskip("torch", reason="Triton runs on torch tensors")
 triton = pytest.importorskip("triton", reason="needs triton: pip install 'pto-wsp[gpu]'")
@@ -107,7 +109,7 @@ def _repair_interpreter() -> None:
     whole.repaired = True
 
 
-if not NATIVE:
+if not MODE:
     _repair_interpreter()
 
 
@@ -229,6 +231,10 @@ def run(
     entry += f"    body({', '.join(passed)})\n"
     module = _module("\n\n".join([HEADER, helper_text(source.helpers), source.text, entry]))
     numbers = tensor_of(np.array(words or [0], "u8").view("i8"))
+    if COMPILES:
+        _compile(module, [*pointers, numbers, fault], num_warps)
+        evaluate(kernel, [regions[i].array if i in regions else a for i, a in enumerate(arguments)])
+        return None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy, which computes as asked
         module.entry[(1,)](*pointers, numbers, fault, num_warps=num_warps)
@@ -236,6 +242,24 @@ def run(
         region.finish()
     number = int(fault.cpu()[0])
     return source.faults[number - 1] if number else None
+
+
+def _compile(module: ModuleType, arguments: Sequence[Any], num_warps: int) -> None:
+    """Down to machine code for a GPU that need not be there."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = module.entry.arg_names
+    types = {n: _POINTERS[a.dtype] for n, a in zip(names, arguments, strict=True)}
+    source = ASTSource(fn=module.entry, signature=types, constexprs={})
+    target = GPUTarget("cuda", 90, 32)
+    triton.compile(source, target=target, options={"num_warps": num_warps})
+
+
+_POINTERS = {torch.float64: "*fp64", torch.float32: "*fp32", torch.float16: "*fp16"}
+_POINTERS |= {torch.bfloat16: "*bf16", torch.bool: "*i1"}
+_POINTERS |= {torch.int8: "*i8", torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
+_POINTERS |= {torch.uint8: "*u8", torch.uint16: "*u16", torch.uint32: "*u32", torch.uint64: "*u64"}
 
 
 def _passed(

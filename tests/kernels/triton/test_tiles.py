@@ -14,6 +14,7 @@ from pto_wsp.kernels.tile_ir.ops import FLOATS, PRODUCT
 from pto_wsp.kernels.triton_code import ParamFacts, TritonOptions
 from pto_wsp.plan import AccessMode
 from tests.kernels.triton.harness import (
+    COMPILES,
     PagedRegion,
     assert_same,
     both,
@@ -25,6 +26,7 @@ from tests.kernels.triton.harness import (
 from tests.kernels.triton.test_elementwise import numbers
 
 F32, BF16, I8, I32, I64, BOOL = DType.F32, DType.BF16, DType.I8, DType.I32, DType.I64, DType.BOOL
+runs = pytest.mark.skipif(COMPILES, reason="the code is compiled, not run")
 SOME = [F32, BF16, DType.U64, BOOL]
 ROWS, COLS = 5, 12
 
@@ -213,6 +215,7 @@ def test_pages(extent: int) -> None:
     check(kernel, [x, z, n, y, w], TritonOptions(params=facts))
 
 
+@runs
 def test_faults_have_a_line() -> None:
     def picks(x: Any, i: Any, y: Any) -> None:
         t = pto.load(x[0:4, 0:4])
@@ -230,6 +233,7 @@ def test_faults_have_a_line() -> None:
         assert "test_tiles.py:" in fault
 
 
+@runs
 def test_products_in_narrow_precision() -> None:
     """An operand that was half stays half; the other is rounded to it."""
 

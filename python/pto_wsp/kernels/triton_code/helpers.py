@@ -296,6 +296,15 @@ def order_by_count(key, inside, lane, cols: tl.constexpr, up: tl.constexpr):
 
 
 @triton.jit
+def taken(x, at):
+    """The elements with these numbers, counted row by row. Flat: gathering rows or columns into a
+    larger block fails in Triton's compiler."""
+    flat = tl.reshape(x, [x.shape[0] * x.shape[1]])
+    where = tl.reshape(at, [at.shape[0] * at.shape[1]])
+    return tl.reshape(tl.gather(flat, where, 0), [at.shape[0], at.shape[1]])
+
+
+@triton.jit
 def picked(x, i, j, row, col):
     """One element. Adding zeros to integers changes nothing, so floats go as their bits."""
     return tl.sum(tl.sum(tl.where((i == row) & (j == col), x, 0).to(x.dtype), 1), 0).to(x.dtype)

@@ -1,4 +1,4 @@
-"""Elements in other places, by Triton's gather: every lane says from which lane it comes."""
+"""Elements in other places: every lane says from which lane it comes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ def _back(value: Value, text: str) -> str:
     return f"({text}) != 0" if dtype_of(value) is DType.BOOL else text
 
 
-def along(w: Writer, text: str, axis: int, lanes: str, blocks: tuple[int, int]) -> str:
-    """The rows (or columns) with the numbers `lanes` of a block; `blocks` is what results."""
-    index = f"tl.broadcast_to({lanes}, [{blocks[0]}, {blocks[1]}])"
-    return f"tl.gather({text}, {index}, {axis})"
+def taken(w: Writer, text: str, source: Value, lanes: tuple[str, str], result: Value) -> str:
+    """The elements of a block in those rows and columns, as the block of the result."""
+    cols = w.blocks(source)[1]
+    row, column = lanes
+    at = column if row == "0" or cols == 1 else f"{row} * {cols} + {column}"
+    if cols == 1:
+        at = row
+    elif at == "0":
+        at = "tl.zeros([1, 1], tl.int32)"
+    return f"{w.helper('taken')}({text}, tl.broadcast_to({at}, {w.shape(result)}))"
 
 
 def emit_reshape(w: Writer, stmt: Statement) -> None:
@@ -33,40 +39,32 @@ def emit_reshape(w: Writer, stmt: Statement) -> None:
     if w.blocks(x) == old and w.blocks(result) == new:
         w.define(result, f"tl.reshape({w.text(x)}, {w.shape(result)})", stmt)
         return
-    rows, cols = w.blocks(x)
-    lane = f"({w.lane(0, new[0])} * {new[1]} + {w.lane(1, new[1])})"
     place = w.names.fresh(f"{w.names.of(result)}_from")
-    w.line(f"{place} = {lane} // {old[1]} * {cols} + {lane} % {old[1]}")
-    count = w.blocks(result)[0] * w.blocks(result)[1]
     # Lanes beyond the elements point somewhere, too.
-    index = f"tl.reshape(tl.minimum({place}, {rows * cols - 1}), [{count}])"
-    if count == 1:
-        index = "tl.zeros([1], tl.int32)"
-    flat = f"tl.reshape({_moved(w, x)}, [{rows * cols}])"
-    text = f"tl.reshape(tl.gather({flat}, {index}, 0), {w.shape(result)})"
-    w.define(result, _back(x, text), stmt)
+    number = f"{w.lane(0, new[0])} * {new[1]} + {w.lane(1, new[1])}"
+    w.line(f"{place} = tl.minimum({number}, {old[0] * old[1] - 1})")
+    lanes = f"({place} // {old[1]})", f"{place} % {old[1]}"
+    w.define(result, _back(x, taken(w, _moved(w, x), x, lanes, result)), stmt)
 
 
 def emit_slice(w: Writer, stmt: Statement) -> None:
     x, *first = stmt.operands
     result = stmt.results[0]
-    kind, part = tile_type(x), tile_type(result)
     _check_slice(w, stmt)
-    text, blocks = _moved(w, x), list(w.blocks(x))
-    for axis in (0, 1):
-        block = w.block(part.shape[axis])
-        start = w.text(first[axis])
-        if start == "0" and block == blocks[axis]:
-            continue
-        lanes = f"({w.lane(axis, part.shape[axis])} + {start})"
-        if not start.isdigit():
-            lanes = f"tl.maximum({lanes}, 0).to(tl.int32)"
-        if block == 1 and start.isdigit():
-            lanes = f"tl.full([1, 1], {start}, tl.int32)"
-        lanes = f"tl.minimum({lanes}, {kind.shape[axis] - 1})"
-        blocks[axis] = block
-        text = along(w, text, axis, lanes, (blocks[0], blocks[1]))
-    w.define(result, _back(x, text), stmt)
+    lanes = [_part(w, first[axis], axis, x, result) for axis in (0, 1)]
+    w.define(result, _back(x, taken(w, _moved(w, x), x, (lanes[0], lanes[1]), result)), stmt)
+
+
+def _part(w: Writer, first: Value, axis: int, x: Value, result: Value) -> str:
+    """Lanes of a tile from `first` on; those beyond its end stay inside of the block."""
+    size, part = tile_type(x).shape[axis], tile_type(result).shape[axis]
+    lane, start = w.lane(axis, part), w.constant(first)
+    if start is not None and 0 <= start and start + w.block(part) <= w.block(size):
+        if lane == "0":
+            return f"tl.full([1, 1], {start}, tl.int32)" if start else "0"
+        return lane if start == 0 else f"({lane} + {start})"
+    lanes = f"{lane} + {w.tensor(first)}.to(tl.int32)"
+    return f"tl.minimum(tl.maximum({lanes}, 0), {size - 1})"
 
 
 def _check_slice(w: Writer, stmt: Statement) -> None:
@@ -98,17 +96,16 @@ def emit_concat(w: Writer, stmt: Statement) -> None:
     """Each lane takes from the operand that it belongs to."""
     result, axis = stmt.results[0], stmt.attribute("axis")
     assert isinstance(axis, int)
-    blocks, size = w.blocks(result), tile_type(result).shape[axis]
-    lane, begin = w.lane(axis, size), 0
-    found = ""
+    shape = tile_type(result).shape
+    lane, other = w.lane(axis, shape[axis]), w.lane(1 - axis, shape[1 - axis])
+    found, begin = "", 0
     for operand in stmt.operands:
         extent = tile_type(operand).shape[axis]
-        lanes = f"tl.minimum(tl.maximum({lane} - {begin}, 0), {extent - 1})"
-        if lane == "0":
-            lanes = "tl.zeros([1, 1], tl.int32)"
-        text = along(w, _moved(w, operand), axis, lanes, blocks)
+        own = f"tl.minimum(tl.maximum({lane} - {begin}, 0), {extent - 1})"
+        own = own if lane != "0" else "0"
+        lanes = (own, other) if axis == 0 else (other, own)
         name = w.names.fresh(f"{w.names.of(result)}_part")
-        w.line(f"{name} = {text}")
+        w.line(f"{name} = {taken(w, _moved(w, operand), operand, lanes, result)}")
         found = name if not found else f"tl.where({lane} < {begin}, {found}, {name})"
         begin += extent
     w.define(result, _back(result, found), stmt)
@@ -143,8 +140,7 @@ def emit_gather(w: Writer, stmt: Statement) -> None:
     row = w.names.fresh(f"{w.names.of(numbers)}_at")
     w.line(f"{row} = {w.text(numbers)}.to(tl.int64)")
     exists = both([f"({row} >= 0)", f"({row} < {w.extent(x, 0)})"])
-    rows, cols = w.blocks(result)[0], w.blocks(x)[1]
     last = tile_type(x).rows - 1
-    lanes = f"tl.minimum(tl.maximum({row}, 0), {last}).to(tl.int32)"
-    text = along(w, _moved(w, x), 0, lanes, (rows, cols))
+    row = f"tl.minimum(tl.maximum({row}, 0), {last}).to(tl.int32)"
+    text = taken(w, _moved(w, x), x, (row, w.lane(1, tile_type(x).cols)), result)
     w.define(result, _back(x, f"tl.where({exists}, {text}, {zero(dtype_of(x))})"), stmt)

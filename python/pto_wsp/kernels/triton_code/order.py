@@ -9,7 +9,7 @@ from __future__ import annotations
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels.tile_expr import FLOATS, HALVES, dtype_of, tile_type
 from pto_wsp.kernels.tile_ir import Op, Statement, Value
-from pto_wsp.kernels.triton_code.moves import along
+from pto_wsp.kernels.triton_code.moves import taken
 from pto_wsp.kernels.triton_code.writer import Writer
 
 
@@ -24,16 +24,12 @@ def emit_order(w: Writer, stmt: Statement) -> None:
         w.line(f"{order} = tl.zeros([{rows}, 1], tl.int32)")
     else:
         w.line(f"{order} = {_order(w, x, descending)}")
-    count = tile_type(places).cols
-    blocks = w.blocks(places)
-    text = order
-    if stmt.op is Op.TOPK and blocks != (rows, cols):
-        lane = w.lane(1, count)
-        lanes = lane if lane != "0" else "tl.zeros([1, 1], tl.int32)"
-        text = along(w, order, 1, lanes, blocks)
+    text, row = order, w.lane(0, kind.rows)
+    if w.blocks(places) != (rows, cols):
+        text = taken(w, order, x, (row, w.lane(1, tile_type(places).cols)), places)
     w.define(places, text, stmt)
     safe = f"tl.minimum({w.text(places)}, {kind.cols - 1})"
-    w.define(values, f"tl.gather({w.text(x)}, {safe}, 1)", stmt)
+    w.define(values, taken(w, w.text(x), x, (row, safe), values), stmt)
 
 
 def _check_rows(w: Writer, stmt: Statement) -> None:
