@@ -20,7 +20,8 @@ class ParamFacts:
     `whole`: loads and stores of this dimension never reach beyond its end, so nothing is masked
     there; one truth value stands for all dimensions. `aligned`: the offset and every stride that is
     an argument (but the last) is a multiple of so many elements. `cache` is the cache modifier of
-    loads (".cg": past the first level)."""
+    loads (".cg": past the first level). `pages_of` names a parameter, declared before, whose tokens
+    lie on pages of the same numbers: its table and its first token are those of this one too."""
 
     extents: tuple[int | tuple[str, int] | None, ...] = ()
     strides: tuple[int | None, ...] = ()
@@ -29,6 +30,7 @@ class ParamFacts:
     page: int | None = None
     page_stride: int | None = None
     table_stride: int | None = None
+    pages_of: str = ""
     cache: str = ""
 
     def extent(self, dim: int) -> int | None:
