@@ -1,4 +1,4 @@
-"""Moves, memory, products, order and control as Triton, on whole and partial tiles of odd shapes."""
+"""Moves, memory, products, order and control as Triton, on tiles of odd shapes, also partial."""
 
 from __future__ import annotations
 

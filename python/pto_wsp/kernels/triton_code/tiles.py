@@ -153,10 +153,14 @@ def _dot(w: Writer, stmt: Statement, inner: Dim, acc: str) -> str:
     dtype = dtype_of(a)
     left, right = _factor(w, a, 1, inner), _factor(w, b, 0, inner)
     more = f", acc={acc}" if acc else ""
-    half = _narrow(w, a) or _narrow(w, b) if dtype is DType.F32 and w.options.narrow else None
-    if half is not None:
-        # An operand that was half before is that again: the compiler drops the conversions.
-        return f"tl.dot({left}.to({TYPES[half]}), {right}.to({TYPES[half]}){more})"
+    if dtype is DType.F32 and w.options.narrow:
+        halves = [_before_cast(w, operand) for operand in (a, b)]
+        half = next((found for found in halves if found is not None), None)
+        if half is not None:
+            left, right = (
+                _narrowed(w, operand, text, half) for operand, text in ((a, left), (b, right))
+            )
+            return f"tl.dot({left}, {right}{more})"
     if dtype is DType.F32:
         precision = "tf32" if w.options.tf32 else "ieee"
         return f'tl.dot({left}, {right}{more}, input_precision="{precision}")'
@@ -165,15 +169,33 @@ def _dot(w: Writer, stmt: Statement, inner: Dim, acc: str) -> str:
     return f"tl.dot({left}, {right}{more}, out_dtype={TYPES[dtype_of(stmt.results[0])]})"
 
 
-def _narrow(w: Writer, value: Value) -> DType | None:
+def _before_cast(w: Writer, value: Value) -> DType | None:
     """The half precision that a value was converted from, if that is all that happened to it."""
+    source = _source(w, value)
+    return None if source is None else dtype_of(source)
+
+
+def _source(w: Writer, value: Value) -> Value | None:
     made = w.definitions.get(value.number)
     while made is not None and made.op is Op.TRANSPOSE:
         made = w.definitions.get(made.operands[0].number)
-    if made is None or made.op is not Op.CAST:
+    if made is None or made.op is not Op.CAST or dtype_of(made.operands[0]) not in HALVES:
         return None
-    source = dtype_of(made.operands[0])
-    return source if source in HALVES else None
+    return made.operands[0]
+
+
+def _narrowed(w: Writer, value: Value, text: str, half: DType) -> str:
+    """An operand in half precision: as it was before its conversion, if nothing has been masked."""
+    source, made = _source(w, value), w.definitions.get(value.number)
+    maker = None if source is None else w.definitions.get(source.number)
+    if source is None or maker is None or maker.blocks or dtype_of(source) is not half:
+        return f"{text}.to({TYPES[half]})"
+    if text != w.names.of(value):
+        return f"{text}.to({TYPES[half]})"
+    found = w.names.of(source)
+    while made is not None and made.op is Op.TRANSPOSE:
+        found, made = f"tl.trans({found})", w.definitions.get(made.operands[0].number)
+    return found
 
 
 # --- elements in other places --------------------------------------------------------------------
