@@ -153,14 +153,10 @@ def _dot(w: Writer, stmt: Statement, inner: Dim, acc: str) -> str:
     dtype = dtype_of(a)
     left, right = _factor(w, a, 1, inner), _factor(w, b, 0, inner)
     more = f", acc={acc}" if acc else ""
-    if dtype is DType.F32 and w.options.narrow:
-        halves = [_before_cast(w, operand) for operand in (a, b)]
-        half = next((found for found in halves if found is not None), None)
-        if half is not None:
-            left, right = (
-                _narrowed(w, operand, text, half) for operand, text in ((a, left), (b, right))
-            )
-            return f"tl.dot({left}, {right}{more})"
+    half = _narrow(w, a) or _narrow(w, b) if dtype is DType.F32 and w.options.narrow else None
+    if half is not None:
+        left, right = _as_half(w, a, left, half), _as_half(w, b, right, half)
+        return f"tl.dot({left}, {right}{more})"
     if dtype is DType.F32:
         precision = "tf32" if w.options.tf32 else "ieee"
         return f'tl.dot({left}, {right}{more}, input_precision="{precision}")'
@@ -169,33 +165,30 @@ def _dot(w: Writer, stmt: Statement, inner: Dim, acc: str) -> str:
     return f"tl.dot({left}, {right}{more}, out_dtype={TYPES[dtype_of(stmt.results[0])]})"
 
 
-def _before_cast(w: Writer, value: Value) -> DType | None:
+def _narrow(w: Writer, value: Value) -> DType | None:
     """The half precision that a value was converted from, if that is all that happened to it."""
-    source = _source(w, value)
-    return None if source is None else dtype_of(source)
-
-
-def _source(w: Writer, value: Value) -> Value | None:
     made = w.definitions.get(value.number)
     while made is not None and made.op is Op.TRANSPOSE:
         made = w.definitions.get(made.operands[0].number)
-    if made is None or made.op is not Op.CAST or dtype_of(made.operands[0]) not in HALVES:
+    if made is None or made.op is not Op.CAST:
         return None
-    return made.operands[0]
+    source = dtype_of(made.operands[0])
+    return source if source in HALVES else None
 
 
-def _narrowed(w: Writer, value: Value, text: str, half: DType) -> str:
-    """An operand in half precision: as it was before its conversion, if nothing has been masked."""
-    source, made = _source(w, value), w.definitions.get(value.number)
-    maker = None if source is None else w.definitions.get(source.number)
-    if source is None or maker is None or maker.blocks or dtype_of(source) is not half:
-        return f"{text}.to({TYPES[half]})"
-    if text != w.names.of(value):
-        return f"{text}.to({TYPES[half]})"
-    found = w.names.of(source)
+def _as_half(w: Writer, value: Value, text: str, half: DType) -> str:
+    """An operand in half precision. One that was so before, and is not masked, is taken as it was
+    loaded: the compiler then copies it where products read it, without registers between."""
+    made = w.definitions.get(value.number)
+    turned = 0
     while made is not None and made.op is Op.TRANSPOSE:
-        found, made = f"tl.trans({found})", w.definitions.get(made.operands[0].number)
-    return found
+        made, turned = w.definitions.get(made.operands[0].number), turned + 1
+    if text == w.text(value) and made is not None and made.op is Op.CAST:
+        source = made.operands[0]
+        # By another name it has been masked, with something that need not be 0.
+        if dtype_of(source) is half and w.text(source) == w.names.of(source):
+            return f"tl.trans({w.text(source)})" if turned % 2 else w.text(source)
+    return f"{text}.to({TYPES[half]})"
 
 
 # --- elements in other places --------------------------------------------------------------------
