@@ -137,9 +137,7 @@ def test_casts(dtype: DType) -> None:
     # Tracing wants the parameters by name.
     names = [each.text for each in DType]
     source = f"lambda x, {', '.join(names)}: f(x, {', '.join(f'{n}={n}' for n in names)})"
-    kernel = traced(
-        eval(source, {"f": casts}), x=ref(dtype), **{d.text: out(d, 3) for d in DType}
-    )
+    kernel = traced(eval(source, {"f": casts}), x=ref(dtype), **{d.text: out(d, 3) for d in DType})
     for seed, shape in enumerate(shapes(dtype)):
         x = numbers(dtype, shape, seed)
         if dtype in FLOATS:

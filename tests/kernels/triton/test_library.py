@@ -19,7 +19,9 @@ def numbers(*shape: int, dtype: DType = F32, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype.numpy)
 
 
-def check(kernel: Any, arguments: list[Any], ulps: float, options: Any = None, **types: Any) -> None:
+def check(
+    kernel: Any, arguments: list[Any], ulps: float, options: Any = None, **types: Any
+) -> None:
     ir = kernel.trace(**types) if types else kernel.ir
     for mine, meant in zip(*both(ir, arguments, options), strict=True):
         finite = np.nan_to_num(meant.astype("f8"), posinf=0, neginf=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
@@ -41,18 +42,19 @@ from pto_wsp.kernels.triton_code.writer import (
     with_known_extents,
 )
 
-UNSUPPORTED: dict[Op, str] = {}
+MAX_BLOCK = 1 << 20  # elements: what Triton allows
 
 
-def unsupported_ops() -> dict[str, str]:
-    """The operations that have no Triton form, and why."""
-    return {op.value: why for op, why in UNSUPPORTED.items()}
+def unsupported_ops() -> list[str]:
+    """The operations that have no Triton form, as the text form spells them."""
+    return sorted(op.value for op in Op if _writer_of(op) is None)
 
 
 def emit_triton(kernel: TileKernel, name: str, options: TritonOptions) -> TritonSource:
     """The function `name`, which runs the kernel once. CompileError, at the line of the statement,
     for what Triton cannot do."""
     _check_options(kernel, options)
+    options = _with_whole_tiles(kernel, options)
     kernel = simplify(with_known_extents(kernel, options))
     return _Emitter(kernel, name, options).emit()
 
@@ -193,9 +195,9 @@ class _Emitter:
             self._statement(stmt)
 
     def _statement(self, stmt: Statement) -> None:
-        if stmt.op in UNSUPPORTED:
-            raise unsupported(stmt, UNSUPPORTED[stmt.op])
-        own = {
+        for result in stmt.results:
+            self._check_block(stmt, result)
+        own: dict[Op, Callable[[Statement], None]] = {
             Op.LOAD: self._memory.load,
             Op.STORE: self._memory.store,
             Op.SCATTER: self._memory.scatter,
@@ -204,16 +206,24 @@ class _Emitter:
             Op.FOR: self._control.emit,
             Op.WHEN: self._control.emit,
         }
-        if stmt.op is Op.CONST:
-            return
+        write = _writer_of(stmt.op)
+        if write is None:
+            raise _unsupported(stmt)
         if stmt.op in own:
             own[stmt.op](stmt)
-        elif stmt.op in _TILES:
-            _TILES[stmt.op](self._w, stmt)
-        elif OPS[stmt.op].group is Group.REDUCE:
-            tiles.emit_reduce(self._w, stmt)
         else:
-            emit_elementwise(self._w, stmt)
+            write(self._w, stmt)
+
+    def _check_block(self, stmt: Statement, result: Value) -> None:
+        rows, cols = self._w.blocks(result) if is_tile(result) else (1, 1)
+        if rows * cols > MAX_BLOCK:
+            raise CompileError(
+                Code.TILE_SHAPE,
+                f"{stmt.op.value}: a tile of {type_text(result.type)} is too large for a GPU",
+                loc=stmt.loc,
+                why=f"it is a block of {rows} by {cols}, and Triton takes {MAX_BLOCK} elements",
+                fix="use smaller tiles, and more tasks or a loop over parts: pto.for_range",
+            )
 
     def _extent(self, stmt: Statement) -> None:
         w, dim = self._w, stmt.attribute("dim")
@@ -228,20 +238,39 @@ class _Emitter:
             self._memory.gather(stmt)
 
 
-_TILES: dict[Op, Callable[[Writer, Statement], None]] = {
+def _nothing(w: Writer, stmt: Statement) -> None:
+    """Constants are written where they are used; the emitter itself knows memory and control."""
+    del w, stmt
+
+
+_Write = Callable[[Writer, Statement], None]
+_TILES: dict[Op, _Write] = {
     Op.FULL: tiles.emit_full,
     Op.ARANGE: tiles.emit_arange,
-    Op.MATMUL: tiles.emit_product,
-    Op.MATMUL_ACC: tiles.emit_product,
     Op.PAD: tiles.emit_pad,
     Op.TRANSPOSE: tiles.emit_transpose,
     Op.RESHAPE: moves.emit_reshape,
     Op.SLICE: moves.emit_slice,
     Op.CONCAT: moves.emit_concat,
     Op.ITEM: moves.emit_item,
-    Op.TOPK: order.emit_order,
-    Op.SORT: order.emit_order,
 }
+_GROUPS: dict[Group, _Write] = {
+    Group.CONSTANT: _nothing,
+    Group.MEMORY: _nothing,
+    Group.CONTROL: _nothing,
+    Group.UNARY: emit_elementwise,
+    Group.BINARY: emit_elementwise,
+    Group.COMPARE: emit_elementwise,
+    Group.SELECT: emit_elementwise,
+    Group.CAST: emit_elementwise,
+    Group.REDUCE: tiles.emit_reduce,
+    Group.MATMUL: tiles.emit_product,
+    Group.SORT: order.emit_order,
+}
+
+
+def _writer_of(op: Op) -> _Write | None:
+    return _TILES.get(op) or _GROUPS.get(OPS[op].group)
 
 
 def _values(kernel: TileKernel) -> list[Value]:
@@ -252,14 +281,27 @@ def _values(kernel: TileKernel) -> list[Value]:
     return found
 
 
-def unsupported(stmt: Statement, why: str) -> CompileError:
+def _unsupported(stmt: Statement) -> CompileError:
     return CompileError(
         Code.TILE_ARGUMENT,
         f"{stmt.op.value} has no Triton form",
         loc=stmt.loc,
-        why=why,
-        fix="compute it another way, or on another target",
+        why="Triton has nothing that does it",
+        fix="compute it another way, or run the kernel on another target",
     )
+
+
+def _with_whole_tiles(kernel: TileKernel, options: TritonOptions) -> TritonOptions:
+    """The extents of whole tiles are known."""
+    params = dict(options.params)
+    for param in kernel.params:
+        facts = params.get(param.name)
+        if isinstance(param.type, RefType) and param.type.tile and facts and facts.whole is True:
+            given = facts.extents or (None,) * param.type.rank
+            pairs = zip(given, param.type.tile, strict=True)
+            extents = tuple(size if known is None else known for known, size in pairs)
+            params[param.name] = replace(facts, extents=extents)
+    return replace(options, params=params)
 
 
 def _check_options(kernel: TileKernel, options: TritonOptions) -> None:

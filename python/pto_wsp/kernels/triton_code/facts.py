@@ -1,4 +1,4 @@
-"""What is known of a kernel's numbers before it runs: who is never negative, which bounds are whole."""
+"""What is known of numbers before a kernel runs: who is never negative, which bounds are whole."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Memory:
 
     def _meet(self, stmt: Statement) -> None:
         touched, writes = self._touched(stmt), stmt.op in _WRITES
-        before = self.pending.writes | (self.pending.reads if writes else set())
+        before = self.pending.writes | (self.pending.reads if writes else set[Touched]())
         if any(self._may_meet(touched, other) for other in before):
             self._w.line("tl.debug_barrier()")
             self.pending = Pending()

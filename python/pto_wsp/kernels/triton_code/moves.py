@@ -59,7 +59,7 @@ def _part(w: Writer, first: Value, axis: int, x: Value, result: Value) -> str:
     """Lanes of a tile from `first` on; those beyond its end stay inside of the block."""
     size, part = tile_type(x).shape[axis], tile_type(result).shape[axis]
     lane, start = w.lane(axis, part), w.constant(first)
-    if start is not None and 0 <= start and start + w.block(part) <= w.block(size):
+    if start is not None and start >= 0 and start + w.block(part) <= w.block(size):
         if lane == "0":
             return f"tl.full([1, 1], {start}, tl.int32)" if start else "0"
         return lane if start == 0 else f"({lane} + {start})"

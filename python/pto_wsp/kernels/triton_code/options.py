@@ -18,7 +18,8 @@ class ParamFacts:
     argument either, and loads of both are as long as each other.
 
     `whole`: loads and stores of this dimension never reach beyond its end, so nothing is masked
-    there; one truth value stands for all dimensions. `aligned`: the offset and every stride that is
+    there; one truth value stands for all dimensions, and says of a tile that its extents are those
+    of its type. `aligned`: the offset and every stride that is
     an argument (but the last) is a multiple of so many elements. `cache` is the cache modifier of
     loads (".cg": past the first level). `pages_of` names a parameter, declared before, whose tokens
     lie on pages of the same numbers: its table and its first token are those of this one too."""
@@ -97,7 +98,7 @@ class TritonArgument:
 @dataclass(frozen=True, slots=True)
 class TritonSource:
     """`text` defines one function, decorated with `triton.jit`, which needs `triton`, `tl` and the
-    functions named in `helpers` (`helper_text`). Fault n is `faults[n - 1]`: what happened and where."""
+    functions named in `helpers` (`helper_text`). Fault n is `faults[n - 1]`: what and where."""
 
     name: str
     text: str

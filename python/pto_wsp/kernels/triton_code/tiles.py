@@ -185,7 +185,8 @@ def _as_half(w: Writer, value: Value, text: str, half: DType) -> str:
         made, turned = w.definitions.get(made.operands[0].number), turned + 1
     if text == w.text(value) and made is not None and made.op is Op.CAST:
         source = made.operands[0]
-        if dtype_of(source) is half:
+        # By another name it has been masked, with something that need not be 0.
+        if dtype_of(source) is half and w.text(source) == w.names.of(source):
             return f"tl.trans({w.text(source)})" if turned % 2 else w.text(source)
     return f"{text}.to({TYPES[half]})"
 
