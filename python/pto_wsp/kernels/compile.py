@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from pto_wsp import config
@@ -178,7 +179,7 @@ def _run_all(plan: Plan, unit: CppUnit, commands: list[tuple[str, ...]], folder:
     for command in commands:
         _tell(shlex.join(command))
     with ThreadPoolExecutor(max(1, len(commands))) as pool:
-        done = list(pool.map(lambda command: run(command, cwd=folder), commands))
+        done = list(pool.map(partial(run, cwd=folder), commands))
     for command, each in zip(commands, done, strict=True):
         if each.returncode != 0:
             raise compile_error(plan, unit, each.stderr, shlex.join(command))

@@ -7,7 +7,6 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.plan import (
     BodyForm,
-    DepsPolicy,
     Directive,
     Expr,
     ExprOp,
@@ -20,7 +19,6 @@ from pto_wsp.plan import (
     Section,
     Storage,
     StorageClass,
-    TracePolicy,
 )
 from pto_wsp.plan.disasm import directive_texts
 
@@ -36,7 +34,6 @@ _REFUSED = {
     Feature.TIER: "tiers of kernels are branches there",
 }
 _NO_EXPRS = frozenset({ExprOp.DIV, ExprOp.TASK_AXIS, ExprOp.TASK_SITE, ExprOp.TASK_ORDINAL})
-_ENFORCED = frozenset({Directive.TRACE, Directive.DEPS})
 
 
 def check_plan(plan: Plan) -> None:
@@ -80,24 +77,17 @@ def _check_body(plan: Plan, index: int) -> None:
 def _check_schedule(plan: Plan) -> None:
     texts = directive_texts(plan)
     for index, entry in enumerate(plan.records(ScheduleEntry)):
-        if entry.id in _ENFORCED and not _is_virtual(plan, entry.id):
+        traced = entry.id == Directive.TRACE and plan.is_traced
+        if entry.id == Directive.DEPS or (entry.id == Directive.TRACE and not traced):
             continue
+        why = "its blocks take tasks from one counter, in program order"
         raise ScheduleError(
             Code.DIRECTIVE_NOT_ENFORCED,
             f"the cuda target cannot enforce {texts[index]}",
             loc=plan.loc(Section.SCHEDULE, index),
-            why="its blocks take tasks from one counter, in program order",
+            why="it records nothing yet" if traced else why,
             fix="leave the directive out for this target, or use target='cpu_sim'",
         )
-
-
-def _is_virtual(plan: Plan, directive: Directive) -> bool:
-    return directive == Directive.TRACE and plan.policy(directive) == TracePolicy.CYCLES
-
-
-def infers_data(plan: Plan) -> bool:
-    """Whether data orders tasks; Deps.explicit() says that it does not."""
-    return plan.policy(Directive.DEPS) != DepsPolicy.EXPLICIT
 
 
 def _refused(what: str, why: str) -> CompileError:

@@ -8,7 +8,7 @@ read no loop have one value in a run; they are written in front of the main loop
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +16,7 @@ from functools import cache
 from pto_wsp.plan import NONE, Expr, ExprOp, Plan, ReduceOp, ScalarType, Symbol, SymbolKind
 
 I64 = "tl.int64"
+_BOUND = 1000  # stands for bound variables among levels of loops, which are less
 LANES = 128  # elements of an array that a reduction takes at a time
 
 _INFIX = {
@@ -123,7 +124,7 @@ class Code:
         self._lines.append((self._indent, text))
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         self.line(head)
         self._indent += 1
         before = len(self._lines)
@@ -140,7 +141,7 @@ class Code:
         self._indent -= 1
 
     @contextmanager
-    def in_prelude(self) -> Iterator[None]:
+    def in_prelude(self) -> Generator[None]:
         """What is written goes in front of the main loop; what is written so while something else
         is, in front of that."""
         lines, indent = self._lines, self._indent
@@ -188,7 +189,7 @@ class Code:
 
     def depends(self, node: int) -> frozenset[int]:
         """The loops that an expression reads; -1 - n for let n, which stands for more."""
-        return frozenset(k for k in self._depends(node) if k < 1000)
+        return frozenset(k for k in self._depends(node) if k < _BOUND)
 
     def _find_depends(self, node: int) -> frozenset[int]:
         e = self._nodes[node]
@@ -199,9 +200,9 @@ class Code:
             case ExprOp.LETVAR:
                 return found | {-1 - e.a}
             case ExprOp.BOUNDVAR:
-                return found | {1000 + e.arg}
+                return found | {_BOUND + e.arg}
             case ExprOp.REDUCE | ExprOp.SEARCH:
-                return found - {1000 + (e.arg >> 8)}
+                return found - {_BOUND + (e.arg >> 8)}
             case _:
                 return found
 
@@ -301,7 +302,7 @@ class Code:
             inner = scope.inner()
             name = at if scope.lanes else self.named(f"{at} + tl.arange(0, {LANES})", "xs")
             inner.bound[e.arg >> 8] = name
-            inner.known = {k: v for k, v in scope.known.items() if not _is_bound(self, k, e)}
+            inner.known = {k: v for k, v in scope.known.items() if not self._is_bound(k, e)}
             inner.lanes = scope.lanes or LANES
             value = self._as_integer(e.c, self.value(e.c, inner))
             inside = f"{name} < {high}"
@@ -313,6 +314,10 @@ class Code:
             self.line(f"{total} = {join.format(total, value)}")
             self.line(f"{at} += {step}")
         return total
+
+    def _is_bound(self, node: int, e: Expr) -> bool:
+        """Whether a node reads the variable of a REDUCE or SEARCH."""
+        return _BOUND + (e.arg >> 8) in self._depends(node)
 
     def _as_integer(self, node: int, text: str) -> str:
         return f"tl.where({text}, 1, 0)" if self._nodes[node].type == ScalarType.BOOL else text
@@ -331,16 +336,12 @@ class Code:
             middle = self.named(f"({low} + {high}) >> 1", "mid")
             inner = scope.inner()
             inner.bound[e.arg >> 8] = middle
-            inner.known = {k: v for k, v in scope.known.items() if not _is_bound(self, k, e)}
+            inner.known = {k: v for k, v in scope.known.items() if not self._is_bound(k, e)}
             holds = self.value(e.c, inner)
             moved = f"({holds}) & ({low} < {high})" if scope.lanes else holds
             next_low = f"tl.where({holds}, {low}, tl.minimum({middle} + 1, {high}))"
             self.line(f"{low}, {high} = {next_low}, tl.where({moved}, {middle}, {high})")
         return high
-
-
-def _is_bound(code: Code, node: int, e: Expr) -> bool:
-    return 1000 + (e.arg >> 8) in code._depends(node)
 
 
 def _start(nothing: str, low: str, high: str, scope: Scope) -> str:

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pto_wsp.backends.cuda.code import I64, Code, Scope
-from pto_wsp.backends.cuda.nest import Block, Branch, Call, Let, Loop, Path, Phases, Temporary
+from pto_wsp.backends.cuda.nest import (
+    Block,
+    Branch,
+    Call,
+    Item,
+    Let,
+    Loop,
+    Path,
+    Phases,
+    Temporary,
+)
 from pto_wsp.plan import Axis, Plan
 
 SCAN = 128  # iterations whose counts are added up at a time
@@ -107,7 +117,7 @@ class Counter:
             terms.append(str(total))
         return self._code.named(" + ".join(terms), "n")
 
-    def _count_item(self, item: object, scope: Scope) -> str:
+    def _count_item(self, item: Item, scope: Scope) -> str:
         match item:
             case Call():
                 return self._weight(item, scope)
@@ -171,37 +181,31 @@ class Finder:
         self._code = code
         self._counter = counter
         self._leaf = leaf
-        self.steps: dict[int, Callable[[Loop, Scope], str]] = {}
 
     def find(self, block: Block, number: str, found: Found) -> None:
         """The task `number` (i32) of a block; `number` is less than the block's count."""
-        items = [item for item in block if not isinstance(item, Temporary)]
-        self._among(items, number, found, "")
-
-    def _among(self, items: list[object], number: str, found: Found, before: str) -> None:
-        """`before`: the pc of an ordered construct whose parts these are, with a colon."""
         code, counter = self._code, self._counter
-        while items and isinstance(items[0], Let):
-            item = items.pop(0)
-            assert isinstance(item, Let)
-            code.let(item.number, item.value, found.scope)
-        if not items:
+        while block and isinstance(block[0], Let | Temporary):
+            if isinstance(block[0], Let):
+                code.let(block[0].number, block[0].value, found.scope)
+            block = block[1:]
+        if not block:
             return
-        item, *rest = items
-        if not any(not isinstance(each, Let) for each in rest):
+        item, rest = block[0], block[1:]
+        if all(isinstance(each, Let | Temporary) for each in rest):
             self._item(item, number, found)
             return
-        count = counter.count((item,), found.scope.inner())  # pyright: ignore[reportArgumentType]
+        count = counter.count((item,), found.scope.inner())
         if count == "0":
-            self._among(rest, number, found, before)
+            self.find(rest, number, found)
             return
         short = count if count.isdigit() else code.named(f"({count}).to({I32})", "n")
         with code.block(f"if {number} < {short}:"):
             self._item(item, number, _inner(found))
         with code.block("else:"):
-            self._among(rest, code.named(f"{number} - {short}", "r"), _inner(found), before)
+            self.find(rest, code.named(f"{number} - {short}", "r"), _inner(found))
 
-    def _item(self, item: object, number: str, found: Found) -> None:
+    def _item(self, item: Item, number: str, found: Found) -> None:
         match item:
             case Call():
                 self._leaf(item, found)
@@ -223,28 +227,21 @@ class Finder:
 
     def _phases(self, item: Phases, number: str, found: Found) -> None:
         """Each part knows how many tasks the parts before it have."""
-        done = "0"
-        code = self._code
-        scope = found.scope
-        parts = list(enumerate(item.children))
-        opened = 0
-        for part, child in parts:
-            inner = Found(scope, found.iterations, {**found.before, item.pc: done}, found.path)
-            inner = inner.inside(scope, item, part)
-            if part == len(parts) - 1:
-                self.find(child, code.named(f"{number} - {done}", "r"), inner)
+        code, scope, done, opened = self._code, found.scope, "0", 0
+        for part, child in enumerate(item.children):
+            before = {**found.before, item.pc: done}
+            inner = Found(scope, found.iterations, before, found.path).inside(scope, item, part)
+            rest = code.named(f"{number} - {done}", "r")
+            if part == len(item.children) - 1:
+                self.find(child, rest, inner)
                 break
             count = self._counter.count(child, scope)
-            end = code.named(
-                f"({done} + {count}).to({I32})" if not count.isdigit() else f"{done} + {count}", "n"
-            )
-            manager = code.block(f"if {number} < {end}:")
-            with manager:
-                self.find(child, code.named(f"{number} - {done}", "r"), _inner(inner))
+            end = code.named(f"(tl.full((), 0, {I64}) + {done} + {count}).to({I32})", "n")
+            with code.block(f"if {number} < {end}:"):
+                self.find(child, rest, _inner(inner))
             code.open("else:")
             opened += 1
-            scope = scope.inner()
-            done = end
+            scope, done = scope.inner(), end
         for _ in range(opened):
             code.close()
 

@@ -6,9 +6,11 @@ With TRITON_INTERPRET=1 the same kernels run in this process, on arrays of the h
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.sharing import DeviceArray
 
+_POLL_S = 0.0001
 _CUDA_DEVICE = 2  # kDLCUDA
 _TORCH = {
     DType.F64: "float64",
@@ -46,12 +49,10 @@ _TORCH = {
 def torch() -> Any:
     """PyTorch; CompileError if there is none, or no Triton, or no GPU."""
     try:
-        import torch as found
-        import triton  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        found: Any = importlib.import_module("torch")
+        importlib.import_module("triton")
     except ImportError as error:
-        raise _unavailable(
-            f"{error.name} is not installed", "pip install 'pto-wsp[cuda]'"
-        ) from None
+        raise _unavailable(f"{error.name} is not installed", "pip install 'pto-wsp[gpu]'") from None
     if not is_interpreted() and not found.cuda.is_available():
         raise _unavailable(
             "PyTorch finds no CUDA device", "run on a machine with one, or set TRITON_INTERPRET=1"
@@ -79,6 +80,35 @@ def num_sms() -> int:
     if is_interpreted():
         return 2
     return torch().cuda.get_device_properties(torch().cuda.current_device()).multi_processor_count
+
+
+def synchronize() -> None:
+    if not is_interpreted():
+        torch().cuda.synchronize()
+
+
+def has_ended(seconds: float) -> bool:
+    """Whether all work of the current stream ends within that time."""
+    if is_interpreted():
+        return True
+    end = time.monotonic() + seconds
+    while not torch().cuda.current_stream().query():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """Whether the bytes from the first to the last element of two tensors meet."""
+    spans: list[tuple[int, int]] = []
+    for tensor in (a, b):
+        if tensor.numel() == 0:
+            return False
+        last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        first = tensor.data_ptr()
+        spans.append((first, first + (last + 1) * tensor.element_size()))
+    return spans[0][0] < spans[1][1] and spans[1][0] < spans[0][1]
 
 
 def dtype_of(dtype: DType) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cache
 from typing import Any
 
@@ -9,14 +10,16 @@ import ml_dtypes
 import numpy as np
 
 
+def _index(tensor: Any) -> int:
+    return int(tensor.handle.data.item())
+
+
 @cache
 def repair() -> None:
     """It multiplies the bits of bf16 instead of the numbers, cuts bits off where GPUs round, and
     makes indices of arrays with one element, which NumPy does no longer."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    whole: Any = interpreter
+    tl: Any = importlib.import_module("triton.language")
+    whole: Any = importlib.import_module("triton.runtime.interpreter")
     plain_patch, builder = whole._patch_lang_tensor, whole.InterpreterBuilder
     plain_dot, plain_cast = builder.create_dot, builder.cast_impl
 
@@ -32,9 +35,13 @@ def repair() -> None:
 
     def patch_lang_tensor(tensor: Any, scope: Any) -> None:
         plain_patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+        scope.set_attr(tensor, "__index__", _index)
 
     builder.create_dot, builder.cast_impl = create_dot, cast_impl
-    for name in ("create_fp_trunc", "create_fp_to_fp"):
-        setattr(builder, name, lambda self, src, to, *how: cast_impl(self, src, to))
+
+    def convert(self: Any, src: Any, to: Any, *how: Any) -> Any:
+        del how  # the only rounding there is
+        return cast_impl(self, src, to)
+
+    builder.create_fp_trunc = builder.create_fp_to_fp = convert
     whole._patch_lang_tensor = patch_lang_tensor

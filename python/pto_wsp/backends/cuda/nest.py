@@ -1,4 +1,4 @@
-"""A plan's code as a tree: what a generator of programs wants, where an interpreter wants a list."""
+"""A plan's code as a tree, for those who write programs from it."""
 
 from __future__ import annotations
 

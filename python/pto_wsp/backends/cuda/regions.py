@@ -186,9 +186,10 @@ class Regions:
         if self.kind(tensor) == StorageClass.PAGED:
             tensor, record = record.pool, self._tensors[record.pool]
         last = record.rank - 1
-        if record.rank and record.symbol != NONE and not spans[-1].dropped:
-            if spans[-1].extent in (Names.extent(tensor, last), str(self._code.known.extents.get((tensor, last)))):
-                self.wanted |= {(tensor, last)}
+        if record.symbol == NONE or spans[-1].dropped:
+            return
+        if spans[-1].extent == self._code.extent(tensor, last):
+            self.wanted |= {(tensor, last)}
 
     def argument(
         self, argument: TritonArgument, access: Access, spans: list[Span], scope: Scope

@@ -1,15 +1,15 @@
 """Which tasks wait for which, and by what counter.
 
 A group is a set of tasks that others wait for, with a counter for each of its instances: the tasks
-of a call in one iteration of some loops, or of a construct that orders its parts. Tasks add one when
-they end; whoever waits knows how many there are, since counts are expressions. All groups are found
-before anything runs: what only an inference over regions would find is refused.
+of a call in one iteration of some loops, or of a construct that orders its parts. Tasks add one
+when they end; whoever waits knows how many there are, since counts are expressions. All groups are
+found before anything runs: what only an inference over regions would find is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from pto_wsp.backends.cuda.linear import Linear, linear
 from pto_wsp.backends.cuda.nest import Block, Branch, Call, Loop, Path, Phases, calls, loops_of
@@ -20,16 +20,16 @@ from pto_wsp.plan import (
     AccessDim,
     AccessMode,
     After,
+    Axis,
     Deps,
     DepsDistance,
+    DepsPolicy,
+    Directive,
     ExprRef,
     HazardKind,
     Plan,
     ProofKind,
     Section,
-    Storage,
-    StorageClass,
-    Tensor,
 )
 
 
@@ -142,6 +142,9 @@ class Synchronisation:
     # --- order that data says ---
 
     def _data(self) -> None:
+        if self._plan.policy(Directive.DEPS) == DepsPolicy.EXPLICIT:
+            return  # the user's promise that `after` says everything
+        self._check_proofs()
         distances = self._plan.records(DepsDistance)
         for record in self._plan.records(Deps):
             if record.proof == ProofKind.INDEPENDENT or record.sink not in self.tasks:
@@ -149,6 +152,17 @@ class Synchronisation:
             parts = distances[record.distance : record.distance + record.num_distance]
             vector = [None if part.open else part.value for part in parts]
             self._conflict(record, vector)
+
+    def _check_proofs(self) -> None:
+        """Every two calls that may touch the same elements have a proof: a plan from a file may
+        come without, and of very large ones not all are kept."""
+        proved = {frozenset((r.source, r.sink)) for r in self._plan.records(Deps)}
+        sites = list(self.tasks.values())
+        for i, first in enumerate(sites):
+            for second in sites[i:]:
+                pair = frozenset((first.call.site, second.call.site))
+                if pair not in proved and self._meeting(first, second):
+                    self._refuse_pair(first.call.site, second.call.site, "the plan has no proof")
 
     def _conflict(self, record: Deps, vector: list[int | None]) -> None:
         source, sink = self.tasks[record.source], self.tasks[record.sink]
@@ -165,17 +179,22 @@ class Synchronisation:
             if vector[level] is None:
                 self._refuse(record, loop)
             break
-        rest = [0 if part is None and loop.ordered else part for part, loop in zip(vector, loops)]
-        if any(part is None for part in rest):
+        pairs = list(zip(vector, loops, strict=True))
+        rest = [0 if part is None and loop.ordered else part for part, loop in pairs]
+        if None in rest:
             self._refuse(record, loops[rest.index(None)])
         if not any(rest):
             if self._order[record.source] >= self._order[record.sink]:
                 return  # it comes later, or is the same task
             if self._is_settled(source.path[len(shared) :], sink.path[len(shared) :]):
                 return
+        for loop, part in zip(loops, rest, strict=True):
+            start = linear(self._plan, self._plan.records(Axis)[loop.axis].start)
+            if part and (start is None or any(start.by_level.values())):
+                self._refuse(record, loop)
         matched = self._matched(source, sink, len(loops), any(rest))
         group = (*loops, *(loop for loop, _ in matched))
-        places = [Place(loop.level, part or 0) for loop, part in zip(loops, rest)]
+        places = [Place(loop.level, part or 0) for loop, part in zip(loops, rest, strict=True)]
         places += [Place(level=mine.level) for _, mine in matched]
         self._wait(sink, source, group, tuple(places), HazardKind(record.hazard).name)
 
@@ -256,15 +275,18 @@ class Synchronisation:
                     if group not in self.tasks[site].signals:
                         self.tasks[site].signals.append(group)
 
-    def _refuse(self, record: Deps, loop: Loop) -> None:
-        sink = self._plan.site_name(record.sink)
-        source = self._plan.site_name(record.source)
+    def _refuse(self, record: Deps, loop: Loop) -> NoReturn:
+        name = self._plan.string(self._plan.records(Axis)[loop.axis].name)
+        why = f"their regions may meet at any distance along the parallel loop {name!r}"
+        self._refuse_pair(record.source, record.sink, why)
+
+    def _refuse_pair(self, source: int, sink: int, why: str) -> NoReturn:
+        names = [repr(self._plan.site_name(site)) for site in (source, sink)]
         raise CompileError(
             Code.TARGET_LIMIT,
-            f"the cuda target cannot tell which tasks of {source!r} a task of {sink!r} waits for",
-            loc=self._plan.loc(Section.SITE, record.sink),
-            why="their regions may meet at any distance along a parallel loop, and a GPU infers no "
-            "dependences while it runs",
+            f"the cuda target cannot tell which tasks of {names[0]} a task of {names[1]} waits for",
+            loc=self._plan.loc(Section.SITE, sink),
+            why=f"{why}, and a GPU infers no dependences while it runs",
             fix="use P.seq for that loop, name the task with after=, or run on target='cpu_sim'",
         )
 
@@ -304,13 +326,3 @@ def _shared(a: Path, b: Path) -> Path:
 
 def _is_one(found: Linear | None) -> bool:
     return found is not None and not found.by_level and found.constant == 1
-
-
-def temporaries(plan: Plan) -> set[int]:
-    """Tensors of which each iteration has its own."""
-    storages = plan.records(Storage)
-    return {
-        index
-        for index, tensor in enumerate(plan.records(Tensor))
-        if storages[tensor.storage].storage_class == StorageClass.TEMP
-    }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pto_wsp.backends.cuda.code import I64, Code, Scope
-from pto_wsp.backends.cuda.counting import SCAN, Counter, Found
+from pto_wsp.backends.cuda.code import Code, Scope
+from pto_wsp.backends.cuda.counting import Counter, Found
 from pto_wsp.backends.cuda.nest import Block, Branch, Loop, Path, Phases, Temporary, loops_of
 from pto_wsp.backends.cuda.regions import TYPES, Regions
 from pto_wsp.backends.cuda.waiting import Counters, inside

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pto_wsp.backends.cuda.code import I64, Code, Scope
 from pto_wsp.backends.cuda.counting import SCAN, Counter, Found
 from pto_wsp.backends.cuda.nest import Block, Branch, Let, Loop, Path, Phases
@@ -52,10 +54,9 @@ class Counters:
             raise self._too_ragged(loop)
         return self.largest(outer[0], lambda scope: self._counter.extent(loop, scope))
 
-    def largest(self, loop: Loop, of: object) -> str:
+    def largest(self, loop: Loop, of: Callable[[Scope], str]) -> str:
         """The largest that `of(scope)` is in any iteration of a loop that depends on nothing."""
         code, counter = self._code, self._counter
-        assert callable(of)
         if counter.node_depends(self._axes[loop.axis].extent):
             raise self._too_ragged(loop)
         with code.in_prelude():
@@ -103,7 +104,7 @@ class Counters:
     def _below(
         self, block: Block, path: Path, depth: int, given: dict[int, str], scope: Scope
     ) -> str:
-        code, counter = self._code, self._counter
+        code = self._code
         if depth == len(path):
             return "1"
         item, part = path[depth]
