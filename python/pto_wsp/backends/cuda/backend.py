@@ -34,9 +34,7 @@ _TRIES = 1 << 24  # polls of a counter, some seconds
 
 class CudaBackend:
     name = "cuda"
-    options: frozenset[str] = frozenset(
-        {"num_warps", "num_stages", "blocks_per_sm", "max_registers", "tf32"}
-    )
+    options: frozenset[str] = frozenset({"num_warps", "num_stages", "blocks_per_sm", "max_registers", "tf32"})
 
     def check(self, plan: Plan) -> None:
         check_plan(plan)

@@ -374,20 +374,10 @@ def _folded(a: str, op: str, b: str) -> str:
         result = {"+": x + y, "-": x - y, "*": x * y}.get(op)
         if result is not None:
             return str(result)
-        return str(
-            int(
-                {
-                    "==": x == y,
-                    "!=": x != y,
-                    "<": x < y,
-                    "<=": x <= y,
-                    ">": x > y,
-                    ">=": x >= y,
-                    "&": bool(x and y),
-                    "|": bool(x or y),
-                }[op]
-            )
-        )
+        return str(int({
+            "==": x == y, "!=": x != y, "<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y,
+            "&": bool(x and y), "|": bool(x or y),
+        }[op]))
     if (op in "+-" and b == "0") or (op == "*" and b == "1"):
         return a
     if (op == "+" and a == "0") or (op == "*" and a == "1"):

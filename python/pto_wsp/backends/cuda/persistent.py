@@ -501,16 +501,17 @@ class _Writer:
 _WIDE = (Kind.EXTENT, Kind.NUMBER, Kind.ARRAY_EXTENT)  # never compiled in
 
 
-def write_module(plan: Plan, options: TritonOptions, known: dict[tuple[int, int], int]) -> Module:
+def write_module(
+    plan: Plan, options: TritonOptions, known: dict[tuple[int, int], int]
+) -> Module:
     """The module of a plan that `check` accepts. `known` are extents, by tensor and dimension, that
     are compiled in."""
     writer = _Writer(plan, options, known)
     writer.write()
     arguments = writer.arguments()
     plain = [a for a in arguments if a.kind is not Kind.PAGE]
-    declared = [a.name for a in plain] + [
-        f"{a.name}: tl.constexpr" for a in arguments if a.kind is Kind.PAGE
-    ]
+    declared = [a.name for a in plain] + [f"{a.name}: tl.constexpr" for a in arguments
+                                          if a.kind is Kind.PAGE]
     unspecialised = [a.name for a in plain if a.kind in _WIDE]
     unspecialised += ["EVENT_CAP", "SPACE_CAP", "TRIES"]
     widened = [f"    {a.name} = ({a.name}).to({I64})" for a in plain if writer.is_integer(a)]
@@ -528,11 +529,4 @@ def write_module(plan: Plan, options: TritonOptions, known: dict[tuple[int, int]
     ]
     ordered = tuple(plain) + tuple(a for a in arguments if a.kind is Kind.PAGE)
     rides = sum(tasks.rides is not None for tasks in writer.sync.tasks.values())
-    return Module(
-        "\n".join(lines) + "\n",
-        ordered,
-        writer.faults,
-        tuple(writer.waits),
-        writer.regions.wanted,
-        rides,
-    )
+    return Module("\n".join(lines) + "\n", ordered, writer.faults, tuple(writer.waits), writer.regions.wanted, rides)

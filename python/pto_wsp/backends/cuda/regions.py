@@ -183,10 +183,7 @@ class Regions:
             tensor, record = record.pool, self._tensors[record.pool]
         last = record.rank - 1
         if record.rank and record.symbol != NONE and not spans[-1].dropped:
-            if spans[-1].extent in (
-                Names.extent(tensor, last),
-                str(self._code.known.get((tensor, last))),
-            ):
+            if spans[-1].extent in (Names.extent(tensor, last), str(self._code.known.get((tensor, last)))):
                 self.wanted |= {(tensor, last)}
 
     def argument(
