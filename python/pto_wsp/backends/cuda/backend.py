@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.check import check_plan
+from pto_wsp.backends.cuda.code import Known
 from pto_wsp.backends.cuda.persistent import CTRL_WORDS, Argument, Fault, Kind, Module, write_module
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import DeadlockError, ExecutionError, KernelError
@@ -34,7 +35,9 @@ _TRIES = 1 << 24  # polls of a counter, some seconds
 
 class CudaBackend:
     name = "cuda"
-    options: frozenset[str] = frozenset({"num_warps", "num_stages", "blocks_per_sm", "max_registers", "tf32"})
+    options: frozenset[str] = frozenset(
+        {"num_warps", "num_stages", "blocks_per_sm", "max_registers", "tf32"}
+    )
 
     def check(self, plan: Plan) -> None:
         check_plan(plan)
@@ -63,8 +66,8 @@ class CudaEngine:
         self.plan = plan
         self._options = options
         self.workers = device.num_sms() * int(options.get("blocks_per_sm", 0) or 2)
-        self._modules: dict[tuple[tuple[int, int, int], ...], tuple[Module, Any]] = {}
-        self._first = write_module(plan, self._triton(), {})
+        self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
+        self._first = write_module(plan, self._triton(), Known())
         torch = device.torch()
         where = device.name()
         self._ctrl = torch.zeros(CTRL_WORDS + 16, dtype=torch.int32, device=where)
@@ -105,7 +108,10 @@ class CudaEngine:
         for symbol, bound in enumerate(bindings):
             if isinstance(bound.value, np.ndarray):
                 arrays[symbol] = bound.value
-                found.tensors[symbol] = device.to_device(bound.value)
+                first = next(s for s, array in arrays.items() if array is bound.value)
+                if first == symbol:
+                    found.tensors[symbol] = device.to_device(bound.value)
+                found.tensors[symbol] = found.tensors[first]
                 if symbol in self._written:
                     found.copied.append((symbol, bound.value))
             elif isinstance(bound.value, DeviceArray):
@@ -136,15 +142,34 @@ class CudaEngine:
 
     def _module(self, given: _Given) -> tuple[Module, Any]:
         """The kernel for tensors of these inner extents, which are compiled in."""
-        known = {
-            (tensor, d): int(self._tensor(given, tensor).shape[d])
-            for tensor, d in sorted(self._first.wanted)
-        }
-        key = tuple((t, d, n) for (t, d), n in known.items())
-        if key not in self._modules:
+        known = self._known(given)
+        if known.key not in self._modules:
             module = write_module(self.plan, self._triton(), known)
-            self._modules[key] = module, device.load_source(module.text)
-        return self._modules[key]
+            self._modules[known.key] = module, device.load_source(module.text)
+        return self._modules[known.key]
+
+    def _known(self, given: _Given) -> Known:
+        """What of these tensors is compiled in: inner extents, how they lie, tokens a page. Of page
+        tables, which grow with the longest sequence, nothing but whether two are one."""
+        tensors = self.plan.records(Tensor)
+        tables = {t.table for t in tensors if t.table != NONE}
+        extents = {(t, d): int(self._tensor(given, t).shape[d]) for t, d in self._first.wanted}
+        strides: dict[tuple[int, int], int] = {}
+        same: dict[int, int] = {}
+        places: dict[tuple[object, ...], int] = {}
+        for index, record in enumerate(tensors):
+            if record.pool != NONE:
+                extents[record.pool, 1] = int(self._tensor(given, record.pool).shape[1])
+            if record.symbol == NONE:
+                continue
+            tensor = given.tensors[record.symbol]
+            if index not in tables:
+                strides |= {(index, d): n for d, n in enumerate(tensor.stride())}
+                continue
+            place = tensor.data_ptr(), tensor.stride(), tensor.shape
+            if places.setdefault(place, index) != index:
+                same[index] = places[place]
+        return Known(extents, strides, same)
 
     def _launch(self, module: Module, kernel: Any, given: _Given) -> None:
         arguments = [self._value(given, argument) for argument in module.arguments]

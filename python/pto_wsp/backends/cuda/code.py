@@ -87,10 +87,24 @@ class Names:
         return f"t{tensor}_s{dim}"
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is compiled in, by tensor and dimension: extents that make regions whole, strides, and
+    which tensor is the same as another one."""
+
+    extents: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    strides: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    same: dict[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return tuple(tuple(sorted(d.items())) for d in (self.extents, self.strides, self.same))
+
+
 class Code:
     """Lines of a function body. `prelude` is what stands in front of its loop."""
 
-    def __init__(self, plan: Plan, known: dict[tuple[int, int], int]) -> None:
+    def __init__(self, plan: Plan, known: Known) -> None:
         self._plan = plan
         self.known = known
         self._nodes = plan.records(Expr)
@@ -204,8 +218,8 @@ class Code:
 
     def extent(self, tensor: int, dim: int) -> str:
         """The extent of a bound tensor."""
-        if (tensor, dim) in self.known:
-            return str(self.known[tensor, dim])
+        if (tensor, dim) in self.known.extents:
+            return str(self.known.extents[tensor, dim])
         self.shapes.add((tensor, dim))
         return Names.extent(tensor, dim)
 
@@ -374,10 +388,20 @@ def _folded(a: str, op: str, b: str) -> str:
         result = {"+": x + y, "-": x - y, "*": x * y}.get(op)
         if result is not None:
             return str(result)
-        return str(int({
-            "==": x == y, "!=": x != y, "<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y,
-            "&": bool(x and y), "|": bool(x or y),
-        }[op]))
+        return str(
+            int(
+                {
+                    "==": x == y,
+                    "!=": x != y,
+                    "<": x < y,
+                    "<=": x <= y,
+                    ">": x > y,
+                    ">=": x >= y,
+                    "&": bool(x and y),
+                    "|": bool(x or y),
+                }[op]
+            )
+        )
     if (op in "+-" and b == "0") or (op == "*" and b == "1"):
         return a
     if (op == "+" and a == "0") or (op == "*" and a == "1"):

@@ -235,8 +235,9 @@ class Finder:
                 self.find(child, code.named(f"{number} - {done}", "r"), inner)
                 break
             count = self._counter.count(child, scope)
-            end = code.named(f"({done} + {count}).to({I32})" if not count.isdigit()
-                             else f"{done} + {count}", "n")
+            end = code.named(
+                f"({done} + {count}).to({I32})" if not count.isdigit() else f"{done} + {count}", "n"
+            )
             manager = code.block(f"if {number} < {end}:")
             with manager:
                 self.find(child, code.named(f"{number} - {done}", "r"), _inner(inner))
@@ -257,8 +258,9 @@ class Finder:
             inner = code.enter(found.scope, loop.level, start)
             each = counter.count(loop.body, inner)
             short = each if each.isdigit() else code.named(f"({each}).to({I32})", "n")
-            code.line(f"{iteration} = {number} // {short}" if short != "1"
-                      else f"{iteration} = {number}")
+            code.line(
+                f"{iteration} = {number} // {short}" if short != "1" else f"{iteration} = {number}"
+            )
             code.line(f"{done} = {iteration} * {short}")
             code.line(f"{rest} = {number} - {done}")
         wide = code.named(f"({iteration}).to({I64})", "k")

@@ -49,7 +49,9 @@ def torch() -> Any:
         import torch as found
         import triton  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError as error:
-        raise _unavailable(f"{error.name} is not installed", "pip install 'pto-wsp[cuda]'") from None
+        raise _unavailable(
+            f"{error.name} is not installed", "pip install 'pto-wsp[cuda]'"
+        ) from None
     if not is_interpreted() and not found.cuda.is_available():
         raise _unavailable(
             "PyTorch finds no CUDA device", "run on a machine with one, or set TRITON_INTERPRET=1"

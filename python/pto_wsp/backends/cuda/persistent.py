@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pto_wsp.backends.cuda.code import I64, Code, Names, Scope
+from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
 from pto_wsp.backends.cuda.nest import Block, Branch, Call, Loop, Path, Phases, read_nest
 from pto_wsp.backends.cuda.regions import TYPES, Regions, page_name
@@ -136,7 +136,7 @@ def pto_wait(CTRL, counter, target, TRIES, site: tl.constexpr, number, wait: tl.
 
 class _Writer:
     def __init__(
-        self, plan: Plan, options: TritonOptions, known: dict[tuple[int, int], int]
+        self, plan: Plan, options: TritonOptions, known: Known
     ) -> None:
         self._plan = plan
         self._options = options
@@ -419,7 +419,27 @@ class _Writer:
                 extents.append(known if known is not None else first.get(text))
                 first.setdefault(text, (name, dim))
             found[position] = replace(fact, extents=tuple(extents))
-        return found
+        return self._same_pages(found, params, given)
+
+    def _same_pages(
+        self, facts: dict[int, ParamFacts], params: tuple[Param, ...], given: dict
+    ) -> dict[int, ParamFacts]:
+        """Regions whose tokens have the same numbers of the same table."""
+        first: dict[tuple[object, ...], str] = {}
+        for position, fact in facts.items():
+            access, spans = given[position]
+            if params[position].kind != ParamKind.PAGED:
+                continue
+            tensor = self.regions.record(access.tensor)
+            table = self.code.known.same.get(tensor.table, tensor.table)
+            size = self.code.known.extents.get((tensor.pool, 1))
+            if size is None:
+                continue
+            key = table, size, spans[0].start, spans[1].start, spans[1].step
+            name = self._plan.string(params[position].name)
+            facts[position] = replace(fact, pages_of=first.get(key, ""))
+            first.setdefault(key, name)
+        return facts
 
     def _arguments(
         self,
@@ -501,11 +521,8 @@ class _Writer:
 _WIDE = (Kind.EXTENT, Kind.NUMBER, Kind.ARRAY_EXTENT)  # never compiled in
 
 
-def write_module(
-    plan: Plan, options: TritonOptions, known: dict[tuple[int, int], int]
-) -> Module:
-    """The module of a plan that `check` accepts. `known` are extents, by tensor and dimension, that
-    are compiled in."""
+def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
+    """The module of a plan that `check` accepts, for tensors of which that is known."""
     writer = _Writer(plan, options, known)
     writer.write()
     arguments = writer.arguments()

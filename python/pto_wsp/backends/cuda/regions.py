@@ -98,13 +98,18 @@ class Regions:
         record = self._tensors[tensor]
         if self.kind(tensor) == StorageClass.TEMP:
             return self._temporary(tensor, scope)
+        tensor = self._code.known.same.get(tensor, tensor)
         self.tensors.add(tensor)
         rank = range(record.rank)
         return Lying(
             Names.tensor(tensor),
             tuple(self._code.extent(tensor, d) for d in rank),
-            tuple(Names.stride(tensor, d) for d in rank),
+            tuple(self._stride(tensor, d) for d in rank),
         )
+
+    def _stride(self, tensor: int, dim: int) -> str:
+        known = self._code.known.strides.get((tensor, dim))
+        return Names.stride(tensor, dim) if known is None else str(known)
 
     def shape(self, tensor: int, scope: Scope) -> list[str]:
         """Of what is not bound."""
@@ -143,7 +148,7 @@ class Regions:
     def _limits(self, tensor: int, scope: Scope) -> list[str]:
         record = self._tensors[tensor]
         if self.kind(tensor) == StorageClass.PAGED:
-            pool, table = record.pool, record.table
+            pool, table = record.pool, self._code.known.same.get(record.table, record.table)
             self.tensors |= {pool, table}
             self.pages.add(pool)
             rest = [self._code.extent(pool, d) for d in range(2, record.rank)]
@@ -163,19 +168,18 @@ class Regions:
         tile = [self._code.value(size.expr, scope) for size in sizes]
         whole = bool(tile) and [span.extent for span in seen] == tile
         extents = tuple(int(s.extent) if s.extent.isdigit() else None for s in seen)
-        if self.kind(access.tensor) == StorageClass.PAGED and param.kind == ParamKind.PAGED:
-            return ParamFacts(extents=extents, whole=whole)
-        strides: tuple[int | None, ...] = ()
-        if self.kind(access.tensor) == StorageClass.TEMP:
-            lying = self.lying(access.tensor, scope)
-            pairs = zip(lying.strides, spans, strict=True)
-            known = [
-                int(s) * int(span.step) if s.isdigit() and span.step.isdigit() else None
-                for s, span in pairs
-                if not span.dropped
-            ]
-            strides = tuple(known)
-        return ParamFacts(extents=extents, strides=strides, whole=whole)
+        record = self._tensors[access.tensor]
+        paged = self.kind(access.tensor) == StorageClass.PAGED
+        lying = self.lying(record.pool if paged else access.tensor, scope)
+        strides = tuple(
+            int(stride) * int(span.step) if stride.isdigit() and span.step.isdigit() else None
+            for stride, span in zip(lying.strides, spans, strict=True)
+            if not span.dropped
+        )
+        if not paged or param.kind != ParamKind.PAGED:
+            return ParamFacts(extents=extents, strides=strides, whole=whole)
+        page = int(lying.strides[0]) if lying.strides[0].isdigit() else None
+        return ParamFacts(extents=extents, strides=strides, whole=whole, page_stride=page)
 
     def _want(self, tensor: int, spans: list[Span]) -> None:
         record = self._tensors[tensor]
@@ -183,7 +187,7 @@ class Regions:
             tensor, record = record.pool, self._tensors[record.pool]
         last = record.rank - 1
         if record.rank and record.symbol != NONE and not spans[-1].dropped:
-            if spans[-1].extent in (Names.extent(tensor, last), str(self._code.known.get((tensor, last)))):
+            if spans[-1].extent in (Names.extent(tensor, last), str(self._code.known.extents.get((tensor, last)))):
                 self.wanted |= {(tensor, last)}
 
     def argument(

@@ -116,9 +116,7 @@ class Synchronisation:
                     found[item.pc] = self._group(around, pc=item.pc)
                 tasks.signals.append(found[item.pc])
 
-    def _group(
-        self, loops: tuple[Loop, ...], sites: tuple[int, ...] = (), pc: int = 0
-    ) -> Group:
+    def _group(self, loops: tuple[Loop, ...], sites: tuple[int, ...] = (), pc: int = 0) -> Group:
         for group in self.groups:
             if (group.loops, group.sites, group.pc) == (loops, sites, pc):
                 return group
@@ -219,9 +217,7 @@ class Synchronisation:
         """Levels of which a dimension says that the variables are equal: both move by at least as
         much as the region is long, from the same start."""
         dims = self._plan.records(AccessDim)
-        pairs = zip(
-            dims[a.dims : a.dims + a.rank], dims[b.dims : b.dims + b.rank], strict=True
-        )
+        pairs = zip(dims[a.dims : a.dims + a.rank], dims[b.dims : b.dims + b.rank], strict=True)
         found: list[tuple[int, int]] = []
         for one, other in pairs:
             x, y = (linear(self._plan, dim.start) for dim in (one, other))

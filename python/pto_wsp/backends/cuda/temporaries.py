@@ -43,9 +43,7 @@ class Temporaries:
                 all_ = " * ".join([self._size[alloc], *map(self._counters.bound, loops)])
                 self.used = code.named(f"{self.used} + {all_}", "space")
 
-    def _largest(
-        self, alloc: int, item: Temporary, path: Path, loops: tuple[Loop, ...]
-    ) -> str:
+    def _largest(self, alloc: int, item: Temporary, path: Path, loops: tuple[Loop, ...]) -> str:
         code, node = self._code, self._allocs[alloc].size
         depends = self._counter.node_depends(node)
         if not depends:

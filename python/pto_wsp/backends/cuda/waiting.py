@@ -85,9 +85,7 @@ class Counters:
 
     # --- how many tasks a counter counts ---
 
-    def expected(
-        self, group: Group, given: dict[int, str], scope: Scope, shared: Path = ()
-    ) -> str:
+    def expected(self, group: Group, given: dict[int, str], scope: Scope, shared: Path = ()) -> str:
         """How many tasks of a group's calls there are in the iterations `given` by level, and in
         all of the other loops. `shared` is around all of them, and `scope` is inside it."""
         counts = [self._expected(self._sync.tasks[s], given, scope, shared) for s in group.sites]
@@ -176,9 +174,7 @@ class Counters:
             else:
                 value = code.value(place.node, found.scope)
                 start = self._counter.start(loop, scope)
-                given[loop.level] = code.named(
-                    value if start == "0" else f"{value} - {start}", "k"
-                )
+                given[loop.level] = code.named(value if start == "0" else f"{value} - {start}", "k")
             variable = self._counter.variable(loop, given[loop.level], scope)
             scope = code.enter(scope, loop.level, variable)
         return given

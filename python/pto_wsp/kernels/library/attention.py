@@ -135,7 +135,7 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
 
     @kernel
     def merge_partials(parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]):
-        for head in range(heads):
+        for head in pto.for_range(0, heads):
             s = pto.carry(
                 most=pto.full((1, 1), NEVER, F32),
                 total=pto.zeros((1, 1), F32),

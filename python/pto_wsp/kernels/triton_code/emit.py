@@ -124,7 +124,12 @@ class _Emitter:
         ]
         strides = [number(facts.stride(d), f"s{d}", Role.STRIDE, d) for d in range(kind.rank)]
         w.tensors[param.number] = names = TensorNames(w.names.fresh(f"{name}_at"), extents, strides)
-        if kind.paged:
+        other = self._tensor_of(facts.pages_of) if kind.paged and facts.pages_of else None
+        if other is not None:
+            names.table, names.first, names.page = other.table, other.first, other.page
+            names.table_stride = other.table_stride
+            names.page_stride = number(facts.page_stride, "page_step", Role.PAGE_STRIDE)
+        elif kind.paged:
             self._argument(w.names.fresh(f"{name}_table"), Role.TABLE, position, dtype=None)
             number(None, "row", Role.TABLE_OFFSET)
             names.table = w.names.fresh(f"{name}_pages")
@@ -135,10 +140,12 @@ class _Emitter:
 
     def _extent_of(self, other: tuple[str, int] | None) -> str | None:
         """The extent of a parameter that was declared before."""
-        for param in self._kernel.params if other is not None else ():
-            if other is not None and param.name == other[0] and param.number in self._w.tensors:
-                return self._w.tensors[param.number].extents[other[1]]
-        return None
+        return None if other is None else self._tensor_of(other[0]).extents[other[1]]
+
+    def _tensor_of(self, name: str) -> TensorNames:
+        """The arguments of a parameter that was declared before."""
+        found = (p for p in self._kernel.params if p.name == name)
+        return self._w.tensors[next(found).number]
 
     def _prologue(self) -> None:
         """Where regions begin; scalars in their dtype."""
@@ -156,7 +163,7 @@ class _Emitter:
                     if not text.isdigit():
                         w.line(f"{text} = tl.multiple_of({text}, {aligned})")
             w.line(f"{names.base} = {by_role[position, Role.POINTER]} + {offset}")
-            if names.table:
+            if (position, Role.TABLE) in by_role:
                 row = by_role[position, Role.TABLE_OFFSET]
                 w.line(f"{names.table} = {by_role[position, Role.TABLE]} + {row}")
 
@@ -311,6 +318,11 @@ def _check_options(kernel: TileKernel, options: TritonOptions) -> None:
             _check_same(kernel, name, facts.same_extent(dim))
         if not kind.paged and (facts.page, facts.page_stride, facts.table_stride) != (None,) * 3:
             raise ValueError(f"{name} is not paged")
+        if facts.pages_of:
+            _check_same(kernel, name, (facts.pages_of, 0))
+            other = tensors[facts.pages_of]
+            if not (kind.paged and other.paged):
+                raise ValueError(f"{name} or {facts.pages_of} is not paged")
 
 
 def _check_same(kernel: TileKernel, name: str, same: tuple[str, int] | None) -> None:

@@ -205,12 +205,16 @@ class Memory:
     def _token(self, param: Value, token: str, mask: str | None) -> str:
         """Where a token lies, relative to the pool."""
         w, names = self._w, self._w.tensors[param.number]
-        at = w.names.fresh(f"{w.names.of(param)}_token")
-        w.line(f"{at} = {token}")
-        entry = _lane_times(f"({at} // {names.page})", names.table_stride)
-        page = w.names.fresh(f"{w.names.of(param)}_page")
-        masked = "" if mask is None else f", mask={mask}, other=0"
-        w.line(f"{page} = tl.load({names.table} + {entry}{masked}).to(tl.int64)")
+        key = names.table, token, mask or ""
+        if key not in w.scope.pages:
+            at = w.names.fresh(f"{w.names.of(param)}_token")
+            w.line(f"{at} = {token}")
+            entry = _lane_times(f"({at} // {names.page})", names.table_stride)
+            page = w.names.fresh(f"{w.names.of(param)}_page")
+            masked = "" if mask is None else f", mask={mask}, other=0"
+            w.line(f"{page} = tl.load({names.table} + {entry}{masked}).to(tl.int64)")
+            w.scope.pages[key] = at, page
+        at, page = w.scope.pages[key]
         within = _lane_times(f"({at} % {names.page})", names.strides[0])
         return _sum([_lane_times(page, names.page_stride), within])
 

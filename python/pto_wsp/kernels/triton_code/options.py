@@ -21,7 +21,8 @@ class ParamFacts:
     there; one truth value stands for all dimensions, and says of a tile that its extents are those
     of its type. `aligned`: the offset and every stride that is
     an argument (but the last) is a multiple of so many elements. `cache` is the cache modifier of
-    loads (".cg": past the first level)."""
+    loads (".cg": past the first level). `pages_of` names a parameter, declared before, whose tokens
+    lie on pages of the same numbers: its table and its first token are those of this one too."""
 
     extents: tuple[int | tuple[str, int] | None, ...] = ()
     strides: tuple[int | None, ...] = ()
@@ -30,6 +31,7 @@ class ParamFacts:
     page: int | None = None
     page_stride: int | None = None
     table_stride: int | None = None
+    pages_of: str = ""
     cache: str = ""
 
     def extent(self, dim: int) -> int | None:

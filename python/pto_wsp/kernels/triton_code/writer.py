@@ -67,6 +67,9 @@ class Scope:
 
     texts: dict[int, str] = field(default_factory=dict[int, str])
     fills: dict[int, Fills] = field(default_factory=dict[int, Fills])
+    pages: dict[tuple[str, ...], tuple[str, str]] = field(
+        default_factory=dict[tuple[str, ...], tuple[str, str]]
+    )
 
 
 @dataclass(slots=True)
