@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -48,7 +49,8 @@ def facts() -> TritonOptions:
 def test_decode(golden: Golden) -> None:
     source = emit_triton(decode(), "decode", facts())
     arguments = [f"# {a.name}: {a.role.value}" for a in source.arguments]
-    golden.check(None, "\n".join([*arguments, source.text]))
+    text = re.sub(r"\.py:\d+", ".py", source.text)  # lines of the library may move
+    golden.check(None, "\n".join([*arguments, text]))
 
 
 def test_whatever_is_known_is_no_argument() -> None:
