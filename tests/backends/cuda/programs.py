@@ -13,6 +13,7 @@ import numpy as np
 from pto_wsp import (
     Dense,
     DenseDyn,
+    Deps,
     DType,
     In,
     InOut,
@@ -138,25 +139,27 @@ def sparse() -> Built:
             for e in P.sel(routing[i]):
                 double[i, e](tx[i], ty[i, e])
 
-    return Built(run(rows, Sparse(rows, indptr, indices)), [y])
+    made = run(rows, Sparse(rows, indptr, indices))
+    # Columns come from an array: the user says that they are different ones.
+    return Built(made.task_graph(deps=Deps.explicit()), [y])
 
 
 def branches() -> Built:
     kinds = np.array([0, 1, 2, 1, 0, 2, 7])
-    x, y = numbers(7, 2, 4), np.zeros((7, 2, 4), np.float32)
+    x, y = numbers(7, 2, 4), np.zeros((7, 3, 2, 4), np.float32)
     tx, ty = Tensor(data=x), Tensor(data=y)
 
     @workload
     def run(rows, kinds):
         for i in P(rows):
             with P.when(kinds[i] == 0):
-                double[i](tx[i], ty[i])
+                double[i](tx[i], ty[i, 0])
             with P.when(kinds[i] == 1):
-                triple[i](tx[i], ty[i])
+                triple[i](tx[i], ty[i, 0])
             with P.otherwise():
-                for j in P(minimum(kinds[i], 2)):
-                    with P.when(j == 1):
-                        double[i, j](tx[i], ty[i])
+                for j in P(minimum(kinds[i], 3)):
+                    with P.when(j != 1):
+                        double[i, j](tx[i], ty[i, j])
 
     return Built(run(DenseDyn(7), kinds), [y])
 
@@ -292,7 +295,8 @@ def sums() -> Built:
                 at = 2 * (before + t)
                 double[b, t](tx[at : at + 2], ty[at : at + 2])
 
-    return Built(run(DenseDyn(4), lengths), [y])
+    # What rows are written is known to arrays alone: the user says that they are different ones.
+    return Built(run(DenseDyn(4), lengths).task_graph(deps=Deps.explicit()), [y])
 
 
 def paged(tiers: tuple[Any, ...] = (workloads.Tier(8, 4, 0), workloads.Tier(1000, 8, 8))) -> Built:
