@@ -20,7 +20,6 @@ from pto_wsp import (
     Out,
     P,
     PagedTensor,
-    Ragged,
     Scalar,
     Sparse,
     Tensor,

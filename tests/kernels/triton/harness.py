@@ -19,10 +19,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
+from pto_wsp.backends.cuda import interpreter
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels.numpy_eval import evaluate
 from pto_wsp.kernels.pto import TracedParam, trace_kernel
@@ -66,51 +66,8 @@ def array_of(tensor: Any, dtype: DType) -> Array:
     return bits.view(dtype.numpy)
 
 
-def _repair_interpreter() -> None:
-    """The interpreter multiplies the bits of bf16 instead of the numbers, cuts bits off where GPUs
-    round, spreads truth values as floats, and makes indices of arrays with one element, which NumPy
-    does no longer."""
-    from triton.runtime import interpreter
-
-    whole: Any = interpreter
-    if hasattr(whole, "repaired"):
-        return
-    plain_patch, builder = whole._patch_lang_tensor, whole.InterpreterBuilder
-    plain_dot, plain_cast = builder.create_dot, builder.cast_impl
-
-    def create_dot(self: Any, a: Any, b: Any, d: Any, *rest: Any) -> Any:
-        f32 = triton.language.float32
-        wide = [self.cast_impl(x, f32) if x.dtype.scalar.is_bf16() else x for x in (a, b)]
-        return plain_dot(self, *wide, d, *rest)
-
-    def cast_impl(self: Any, src: Any, to: Any) -> Any:
-        if src.dtype.scalar.is_fp32() and to.scalar.is_bf16():
-            bits = src.data.astype(ml_dtypes.bfloat16).view(np.uint16)
-            return whole.TensorHandle(bits, to.scalar)
-        return plain_cast(self, src, to)
-
-    def patch_lang_tensor(tensor: Any, scope: Any) -> None:
-        plain_patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-    def compared(plain: Any) -> Any:
-        def compare(self: Any, a: Any, b: Any) -> Any:
-            return whole.TensorHandle(plain(self, a, b).data.astype(bool), triton.language.int1)
-
-        return compare
-
-    builder.create_dot, builder.cast_impl = create_dot, cast_impl
-    for name in dir(builder):
-        if name.startswith(("create_icmp", "create_fcmp")):
-            setattr(builder, name, compared(getattr(builder, name)))
-    for name in ("create_fp_trunc", "create_fp_to_fp"):
-        setattr(builder, name, lambda self, src, to, *how: cast_impl(self, src, to))
-    whole._patch_lang_tensor = patch_lang_tensor
-    whole.repaired = True
-
-
 if not MODE:
-    _repair_interpreter()
+    interpreter.repair()
 
 
 @dataclass

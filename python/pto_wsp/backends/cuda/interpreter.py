@@ -16,8 +16,9 @@ def _index(tensor: Any) -> int:
 
 @cache
 def repair() -> None:
-    """It multiplies the bits of bf16 instead of the numbers, cuts bits off where GPUs round, and
-    makes indices of arrays with one element, which NumPy does no longer."""
+    """It multiplies the bits of bf16 instead of the numbers, cuts bits off where GPUs round, spreads
+    truth values as floats, and makes indices of arrays with one element, which NumPy does no
+    longer."""
     tl: Any = importlib.import_module("triton.language")
     whole: Any = importlib.import_module("triton.runtime.interpreter")
     plain_patch, builder = whole._patch_lang_tensor, whole.InterpreterBuilder
@@ -37,7 +38,16 @@ def repair() -> None:
         plain_patch(tensor, scope)
         scope.set_attr(tensor, "__index__", _index)
 
+    def compared(plain: Any) -> Any:
+        def compare(self: Any, a: Any, b: Any) -> Any:
+            return whole.TensorHandle(plain(self, a, b).data.astype(bool), tl.int1)
+
+        return compare
+
     builder.create_dot, builder.cast_impl = create_dot, cast_impl
+    for name in dir(builder):
+        if name.startswith(("create_icmp", "create_fcmp")):
+            setattr(builder, name, compared(getattr(builder, name)))
 
     def convert(self: Any, src: Any, to: Any, *how: Any) -> Any:
         del how  # the only rounding there is
