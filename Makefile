@@ -27,7 +27,7 @@ cmake = cxx=$(2) && $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_CXX_COMPILE
 ctest = $(BIN)/ctest --test-dir build/$(1) --output-on-failure --no-tests=error -j $(JOBS)
 clang = $$(CLANGXX='$(CLANGXX)' tools/find-clang.sh $(1))
 
-.PHONY: help setup demo test test-cpp test-py soak lint lint-py lint-cpp format tsan asan fuzz \
+.PHONY: help setup demo test test-cpp test-py test-triton soak lint lint-py lint-cpp format tsan asan fuzz \
         bench bench-check golden wheel docs clean
 
 help:  ## list the targets
@@ -60,6 +60,11 @@ test-cpp: $(TOOLS)  ## build and run the C++ tests
 test-py: $(INSTALLED) $(TORCH_ASKED)  ## run the Python tests, without the soak tests
 	@$(mutants)
 	$(PY) tools/run_tests.py
+# Triton is 190 MB, so it is not part of `make setup`.
+test-triton: $(INSTALLED)  ## the Triton form of kernels: in its interpreter, then compiled for a GPU
+	$(BIN)/pip install --quiet --no-compile '$(TORCH)' 'triton==3.6.0'
+	$(PY) -m pytest tests/kernels/triton
+	PTO_WSP_TEST_GPU=compile $(PY) -m pytest tests/kernels/triton
 soak: $(INSTALLED)  ## run the long property tests
 	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak
 

@@ -9,23 +9,61 @@ namespace ptowsp {
 
 std::unique_ptr<BoundPlan> BoundPlan::bind(const PlanView& plan, const ptowsp_binding* bindings,
                                            std::size_t count, Error* error,
-                                           const BindOptions& options) {
-  auto out = std::make_unique<BoundPlan>();
+                                           const BindOptions& options,
+                                           std::unique_ptr<BoundPlan> used) {
+  std::unique_ptr<BoundPlan> out = std::move(used);
+  if (out == nullptr) {
+    out = std::make_unique<BoundPlan>();
+  } else {
+    out->clear();
+  }
   out->plan_ = &plan;
   if (!Binder(plan, out.get(), error, options).run(bindings, count)) return nullptr;
   return out;
 }
 
+void BoundPlan::clear() {
+  BoundPlan fresh;
+  const auto keep = [](auto* to, auto* from) {
+    from->clear();
+    to->swap(*from);
+  };
+  keep(&fresh.code_, &code_);
+  keep(&fresh.symbols_, &symbols_);
+  keep(&fresh.arrays_, &arrays_);
+  keep(&fresh.tensors_, &tensors_);
+  keep(&fresh.exprs_, &exprs_);
+  fresh.forms_.swap(forms_);  // those that are looked at are written before
+  keep(&fresh.open_, &open_);
+  keep(&fresh.loops_, &loops_);
+  keep(&fresh.accesses_, &accesses_);
+  keep(&fresh.dims_, &dims_);
+  keep(&fresh.sites_, &sites_);
+  keep(&fresh.site_accesses_, &site_accesses_);
+  keep(&fresh.scalars_, &scalars_);
+  keep(&fresh.afters_, &afters_);
+  keep(&fresh.after_indices_, &after_indices_);
+  keep(&fresh.offsets_, &offsets_);
+  keep(&fresh.views_, &views_);
+  keep(&fresh.outer_tasks_, &outer_tasks_);
+  keep(&fresh.bound_to_.bindings, &bound_to_.bindings);
+  keep(&fresh.bound_to_.tensor, &bound_to_.tensor);
+  keep(&fresh.bound_to_.contents, &bound_to_.contents);
+  *this = std::move(fresh);
+}
+
 // What looks at addresses or at the contents of arrays has to be looked at again by move().
 bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
+  const u32 nodes = plan_.count(Section::EXPR);
+  out_.exprs_.resize(nodes);  // of which nothing is known yet
+  known_.resize(nodes);
   if (!take_bindings(bindings, count)) return false;
   number_copies();
   if (!make_unbound()) return false;
   if (!check_tensor_modes()) return false;
   join_storages();
   if (!check_arrays_unwritten() || !check_strides()) return false;
-  const u32 nodes = plan_.count(Section::EXPR);
-  out_.exprs_.resize(nodes);
+  make_copy_forms();
   find_registers();
   find_open();
   for (u32 i = 0; i < nodes; ++i) make_affine(i);
@@ -90,15 +128,18 @@ bool Binder::walk_code() {
         break;
       case Op::SLOT_SET:
         if (setters_[instr.operand1] == 1) {
-          const Interval range = range_of(instr.operand2, ranges_);  // or 0, where it was not set
+          const Interval range = range_of(instr.operand2);  // or 0, where it was not set
           lets_[instr.operand1] = {std::min<i128>(range.lo, 0), std::max<i128>(range.hi, 0)};
+          forget_ranges();
         }
         break;
       case Op::LET:
-        lets_[out_.target(instr) - kFirstSlot] = range_of(instr.operand2, ranges_);
+        lets_[out_.target(instr) - kFirstSlot] = range_of(instr.operand2);
+        forget_ranges();
         break;
       case Op::ALLOC:
         if (!bind_alloc(instr.operand1, alive)) return false;
+        forget_ranges();
         break;
       case Op::HALT:
         return true;
@@ -130,12 +171,11 @@ bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
   const u32 axis = instr.operand1;
   const Axis a = plan_.get<Section::AXIS>(axis);
   BoundLoop& loop = out_.loops_[axis];
-  loop.start = use(a.start, ranges_);
-  loop.extent = use(a.extent, ranges_);
-  const Interval start = range_of(a.start, ranges_);
+  loop.start = use(a.start);
+  loop.extent = use(a.extent);
+  const Interval start = range_of(a.start);
   const bool sparse = static_cast<Op>(instr.opcode) == Op::SELECT;
-  const Interval extent =
-      sparse ? row_lengths(out_.arrays_[a.lengths]) : range_of(a.extent, ranges_);
+  const Interval extent = sparse ? row_lengths(out_.arrays_[a.lengths]) : range_of(a.extent);
   ranges_[level] = Interval{start.lo, start.hi + extent.hi - 1};
   if (extent.hi <= 0) ranges_[level] = Interval{0, -1};
   loop.repeats = static_cast<Op>(instr.opcode) == Op::LOOP_WHILE;
@@ -147,6 +187,7 @@ bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
     columns_[level] = Interval{indices.min, indices.max};
     if (indices.min > indices.max) columns_[level] = Interval::point(0);
   }
+  forget_ranges();
   return !alive || check_ragged(a);
 }
 
@@ -156,7 +197,7 @@ bool Binder::check_ragged(const Axis& a) {
   if (a.lengths == kNone || a.parent == kNone) return true;
   const BoundLoop& parent = out_.loops_[a.parent];
   if (!parent.start.constant() || !parent.extent.constant() || parent.repeats) return true;
-  const i64 needed = parent.start.form.base + parent.extent.form.base;
+  const i64 needed = parent.start.form->base + parent.extent.form->base;
   const i64 there = out_.arrays_[a.lengths].shape[0];
   if (needed == there) return true;
   const Axis outer = plan_.get<Section::AXIS>(a.parent);
@@ -196,7 +237,7 @@ bool Binder::bind_site(u32 site, bool alive) {
         nth -= kind == ParamKind::SCALAR ? 1 : 0;
       }
       const auto dtype = static_cast<DType>(plan_.get<Section::PARAM>(param - 1).dtype);
-      out_.scalars_.push_back({use(word.operand2, ranges_), dtype});
+      out_.scalars_.push_back({use(word.operand2), dtype});
       out.num_scalars += 1;
     }
     if (op == Op::AFTER) bind_after(word.operand2, site);
@@ -216,7 +257,7 @@ bool Binder::bind_site(u32 site, bool alive) {
   if (!keep_registers(site)) return false;
   for (u32 i = 0; i < out_.fields_.size(); ++i) {
     const Descriptor d = plan_.get<Section::DESCRIPTOR>(i);
-    if (d.site == site) out_.fields_[i] = use(d.expr, ranges_);
+    if (d.site == site) out_.fields_[i] = use(d.expr);
   }
   if (is_load) return true;
   const Kernel k = plan_.get<Section::KERNEL>(s.kernel);
@@ -257,7 +298,7 @@ bool Binder::may_be_later(const BoundAfter& after, u32 site) const {
   if (after.num_indices == 0) return false;
   for (u32 l = after.shared; l < after.common; ++l) {
     const BoundExpr& index = out_.after_indices_[after.indices + l - after.shared];
-    const Affine& f = index.form;
+    const Affine& f = *index.form;
     if (!index.affine || f.num_regs > 0) return true;
     for (u32 k = 0; k < f.top; ++k) {
       if (f.coef[k] != (k == l ? 1 : 0)) return true;
@@ -276,7 +317,7 @@ void Binder::bind_after(u32 after, u32 site) {
   out.indices = static_cast<u32>(out_.after_indices_.size());
   out.num_indices = a.num_indices;
   for (u32 i = a.indices; i < a.indices + a.num_indices; ++i) {
-    out_.after_indices_.push_back(use(plan_.get<Section::EXPR_LIST>(i).expr, ranges_));
+    out_.after_indices_.push_back(use(plan_.get<Section::EXPR_LIST>(i).expr));
   }
   out.common = common_loops(plan_, site, a.site);
   out.may_be_later = may_be_later(out, site);
@@ -335,13 +376,13 @@ void Binder::bind_access(u32 record, u32 access, bool alive) {
   for (u32 d = 0; d < a.rank; ++d) {
     const AccessDim dim = plan_.get<Section::ACCESS_DIM>(a.dims + d);
     BoundDim& bound = out_.dims_[out.dims + d];
-    bound.start = use(dim.start, ranges_);
-    bound.extent = use(dim.extent, ranges_);
-    bound.step = use(dim.step, ranges_);
+    bound.start = use(dim.start);
+    bound.extent = use(dim.extent);
+    bound.step = use(dim.step);
     bound.dropped = (dim.flags & 1u) != 0;
     if (!bound.dropped) out.seen_rank += 1;
     proved = proved && (prove_dim(bound, t.shape[d]) && prove_temp(out, d));
-    fits = fits && (bound.limit == INT64_MAX || range_of(dim.extent, ranges_).hi <= bound.limit);
+    fits = fits && (bound.limit == INT64_MAX || range_of(dim.extent).hi <= bound.limit);
   }
   if (t.alloc != kNone) add_copy_dim(access);
   note_span(access);
@@ -351,10 +392,10 @@ void Binder::bind_access(u32 record, u32 access, bool alive) {
 }
 
 // True if 0 <= start and start + (extent - 1) * step < shape for every task.
-bool Binder::prove_dim(const BoundDim& dim, i64 shape) const {
-  const Interval start = range_of(dim.start.node, ranges_);
-  const Interval extent = range_of(dim.extent.node, ranges_);
-  const Interval step = range_of(dim.step.node, ranges_);
+bool Binder::prove_dim(const BoundDim& dim, i64 shape) {
+  const Interval start = range_of(dim.start.node);
+  const Interval extent = range_of(dim.extent.node);
+  const Interval step = range_of(dim.step.node);
   if (step.lo < 1 || extent.lo < 0) return false;
   if (extent.hi == 0) return true;
   const Interval reach = (extent - Interval::point(1)) * step;
@@ -370,7 +411,7 @@ void Binder::choose_cells() {
     for (u32 d = 0; d < a.rank; ++d) {
       const BoundDim& dim = out_.dims_[a.dims + d];
       if (!dim.extent.constant() || !dim.step.constant()) continue;
-      const i64 span = (dim.extent.form.base - 1) * dim.step.form.base + 1;
+      const i64 span = (dim.extent.form->base - 1) * dim.step.form->base + 1;
       if (span > t.cell[d] && span < t.shape[d]) t.cell[d] = span;
     }
   }

@@ -52,51 +52,51 @@ void Binder::find_open() {
 void Binder::make_affine(u32 node) {
   const Expr e = plan_.expr(node);
   BoundExpr& out = out_.exprs_[node];
+  Affine& form = out_.forms_[node];
+  form = Affine{};
   out.node = node;
-  Affine form;
-  bool ok = true;
+  out.form = &form;
   if (!register_of_.empty() && register_of_[node] != kNone) {
-    out.affine = out.form.add_register(register_of_[node], 1);
+    out.affine = form.add_register(register_of_[node], 1);
     return;
   }
   switch (static_cast<ExprOp>(e.op)) {
     case ExprOp::LOOPVAR:
       form.top = e.arg + 1u;
       form.coef[e.arg] = 1;
+      out.affine = true;
       break;
     case ExprOp::ADD:
-      ok = affine_sum(e, 1, &form);
+      out.affine = affine_sum(e, 1, &form);
       break;
     case ExprOp::SUB:
-      ok = affine_sum(e, -1, &form);
+      out.affine = affine_sum(e, -1, &form);
       break;
     case ExprOp::MUL:
-      ok = affine_product(e, &form);
+      out.affine = affine_product(e, &form);
       break;
     default:
-      ok = affine_constant(node, e, &form);
+      out.affine = affine_constant(node, e, &form);
   }
-  out.affine = ok;
-  if (ok) out.form = form;
 }
 
 bool Binder::affine_sum(const Expr& e, i64 sign, Affine* out) const {
   const BoundExpr& a = out_.exprs_[e.a];
   const BoundExpr& b = out_.exprs_[e.b];
   if (!a.affine || !b.affine) return false;
-  *out = a.form;
+  *out = *a.form;
   i64 term = 0;
-  if (__builtin_mul_overflow(b.form.base, sign, &term)) return false;
+  if (__builtin_mul_overflow(b.form->base, sign, &term)) return false;
   if (__builtin_add_overflow(out->base, term, &out->base)) return false;
-  for (u32 l = 0; l < b.form.top; ++l) {
-    if (__builtin_mul_overflow(b.form.coef[l], sign, &term)) return false;
+  for (u32 l = 0; l < b.form->top; ++l) {
+    if (__builtin_mul_overflow(b.form->coef[l], sign, &term)) return false;
     if (__builtin_add_overflow(out->coef[l], term, &out->coef[l])) return false;
   }
-  for (u32 r = 0; r < b.form.num_regs; ++r) {
-    if (__builtin_mul_overflow(b.form.reg_coef[r], sign, &term)) return false;
-    if (!out->add_register(b.form.reg[r], term)) return false;
+  for (u32 r = 0; r < b.form->num_regs; ++r) {
+    if (__builtin_mul_overflow(b.form->reg_coef[r], sign, &term)) return false;
+    if (!out->add_register(b.form->reg[r], term)) return false;
   }
-  out->top = std::max(a.form.top, b.form.top);
+  out->top = std::max(a.form->top, b.form->top);
   while (out->top > 0 && out->coef[out->top - 1] == 0) out->top -= 1;
   return true;
 }
@@ -106,8 +106,8 @@ bool Binder::affine_product(const Expr& e, Affine* out) const {
   const BoundExpr* b = &out_.exprs_[e.b];
   if (a->constant()) std::swap(a, b);
   if (!a->affine || !b->constant()) return false;
-  const i64 factor = b->form.base;
-  *out = a->form;
+  const i64 factor = b->form->base;
+  *out = *a->form;
   if (__builtin_mul_overflow(out->base, factor, &out->base)) return false;
   for (u32 l = 0; l < out->top; ++l) {
     if (__builtin_mul_overflow(out->coef[l], factor, &out->coef[l])) return false;
@@ -136,20 +136,28 @@ bool Binder::affine_constant(u32 node, const Expr& e, Affine* out) const {
   return out_.eval_expr(e, BoundPlan::Env{no_loops, {}}, &out->base, &ignored);
 }
 
-Interval Binder::range_of_affine(const Affine& form, const Interval* loops) const {
+Interval Binder::range_of_affine(const Affine& form) const {
   Interval sum = Interval::point(form.base);
-  for (u32 l = 0; l < form.top; ++l) sum = sum + Interval::point(form.coef[l]) * loops[l];
+  for (u32 l = 0; l < form.top; ++l) sum = sum + Interval::point(form.coef[l]) * ranges_[l];
   for (u32 r = 0; r < form.num_regs; ++r) {
     sum = sum + Interval::point(form.reg_coef[r]) * range_of_register(form.reg[r]);
   }
   return sum;
 }
 
-Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
+// Expressions share operands, and accesses expressions: each range is worked out once.
+Interval Binder::range_of(u32 node) {
   const BoundExpr& bound = out_.exprs_[node];
-  if (bound.affine) return range_of_affine(bound.form, loops);
+  if (bound.constant()) return Interval::point(bound.form->base);
+  if (known_[node].when != now_) {
+    const Interval range = bound.affine ? range_of_affine(*bound.form) : find_range_of(node);
+    known_[node] = {now_, range};
+  }
+  return known_[node].range;
+}
+
+Interval Binder::find_range_of(u32 node) {
   const Expr e = plan_.expr(node);
-  if (depth > 8) return Interval::unknown();  // deep trees are not worth the time
   const auto op = static_cast<ExprOp>(e.op);
   switch (op) {
     case ExprOp::LOAD: {
@@ -157,36 +165,36 @@ Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
       return {a.min, a.max};
     }
     case ExprOp::ADD:
-      return range_of(e.a, loops, depth + 1) + range_of(e.b, loops, depth + 1);
+      return range_of(e.a) + range_of(e.b);
     case ExprOp::SUB:
-      return range_of(e.a, loops, depth + 1) - range_of(e.b, loops, depth + 1);
+      return range_of(e.a) - range_of(e.b);
     case ExprOp::MUL:
-      return range_of(e.a, loops, depth + 1) * range_of(e.b, loops, depth + 1);
+      return range_of(e.a) * range_of(e.b);
     case ExprOp::SELECT: {
-      const Interval a = range_of(e.b, loops, depth + 1);
-      const Interval b = range_of(e.c, loops, depth + 1);
+      const Interval a = range_of(e.b);
+      const Interval b = range_of(e.c);
       return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
     }
     case ExprOp::MIN:
     case ExprOp::MAX: {
-      const Interval a = range_of(e.a, loops, depth + 1);
-      const Interval b = range_of(e.b, loops, depth + 1);
+      const Interval a = range_of(e.a);
+      const Interval b = range_of(e.b);
       if (op == ExprOp::MIN) return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
       return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
     }
     case ExprOp::FLOORDIV:
     case ExprOp::MOD: {
-      Interval by = range_of(e.b, loops, depth + 1);
+      Interval by = range_of(e.b);
       if (by.lo < 0 || by.hi < 1) return Interval::unknown();
       by.lo = std::max<i128>(by.lo, 1);  // dividing by 0 gives no value
       if (op == ExprOp::MOD) return {0, by.hi - 1};
-      const Interval a = range_of(e.a, loops, depth + 1);
+      const Interval a = range_of(e.a);
       return {std::min(floor_div(a.lo, by.lo), floor_div(a.lo, by.hi)),
               std::max(floor_div(a.hi, by.lo), floor_div(a.hi, by.hi))};
     }
     case ExprOp::SEARCH: {
-      const Interval lo = range_of(e.a, loops, depth + 1);
-      const Interval hi = range_of(e.b, loops, depth + 1);
+      const Interval lo = range_of(e.a);
+      const Interval hi = range_of(e.b);
       return {std::min(lo.lo, hi.lo), hi.hi};
     }
     default:
@@ -196,17 +204,17 @@ Interval Binder::range_of(u32 node, const Interval* loops, u32 depth) const {
 
 // An expression as it is used below loops of these ranges. An affine form that might overflow there
 // is left to the checked evaluator.
-BoundExpr Binder::use(u32 node, const Interval* loops) const {
+BoundExpr Binder::use(u32 node) const {
   BoundExpr e = out_.exprs_[node];
-  if (!e.affine) return e;
-  Interval partial = Interval::point(e.form.base);
-  for (u32 l = 0; l < e.form.top && e.affine; ++l) {
-    const Interval term = Interval::point(e.form.coef[l]) * loops[l];
+  if (!e.affine || e.constant()) return e;
+  Interval partial = Interval::point(e.form->base);
+  for (u32 l = 0; l < e.form->top && e.affine; ++l) {
+    const Interval term = Interval::point(e.form->coef[l]) * ranges_[l];
     partial = partial + term;
     e.affine = term.within_i64() && partial.within_i64();
   }
-  for (u32 r = 0; r < e.form.num_regs && e.affine; ++r) {
-    const Interval term = Interval::point(e.form.reg_coef[r]) * range_of_register(e.form.reg[r]);
+  for (u32 r = 0; r < e.form->num_regs && e.affine; ++r) {
+    const Interval term = Interval::point(e.form->reg_coef[r]) * range_of_register(e.form->reg[r]);
     partial = partial + term;
     e.affine = term.within_i64() && partial.within_i64();
   }

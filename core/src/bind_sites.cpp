@@ -58,12 +58,12 @@ void Binder::note_span(u32 access) {
     const BoundDim& dim = out_.dims_[a.dims + d];
     Span& span = spans_[a.dims + d];
     if (!dim.start.affine || dim.start.node == kNone) continue;  // kNone: the copy it has
-    Affine rest = dim.start.form;
+    Affine rest = *dim.start.form;
     span.coef = rest.top > 0 ? rest.coef[0] : 0;
     rest.coef[0] = 0;
-    const Interval start = range_of_affine(rest, ranges_);
-    const Interval extent = range_of(dim.extent.node, ranges_);
-    const Interval step = range_of(dim.step.node, ranges_);
+    const Interval start = range_of_affine(rest);
+    const Interval extent = range_of(dim.extent.node);
+    const Interval step = range_of(dim.step.node);
     const Interval reach = (extent - Interval::point(1)) * step;
     span.rest = Interval{start.lo, start.hi + std::max<i128>(reach.hi, 0)};
     span.known = span.rest.within_i64();
@@ -95,24 +95,24 @@ bool Binder::prepare_access(u32 access) {
   for (u32 d = 0, seen = 0; d < a.rank; ++d) {
     const BoundDim& dim = out_.dims_[a.dims + d];
     if (!dim.start.affine || !dim.extent.constant() || !dim.step.constant()) return false;
-    if (dim.extent.form.base == 0) return false;
+    if (dim.extent.form->base == 0) return false;
     // Proved bounds keep every partial sum inside the tensor's bytes, except for the base, which
     // wraps and comes back.
     const u64 scale = static_cast<u64>(t.stride[d]) * t.item;
     offset.base = static_cast<i64>(static_cast<u64>(offset.base) +
-                                   static_cast<u64>(dim.start.form.base) * scale);
-    for (u32 l = 0; l < dim.start.form.top; ++l) {
+                                   static_cast<u64>(dim.start.form->base) * scale);
+    for (u32 l = 0; l < dim.start.form->top; ++l) {
       offset.coef[l] = static_cast<i64>(static_cast<u64>(offset.coef[l]) +
-                                        static_cast<u64>(dim.start.form.coef[l]) * scale);
+                                        static_cast<u64>(dim.start.form->coef[l]) * scale);
     }
-    offset.top = std::max(offset.top, dim.start.form.top);
-    for (u32 r = 0; r < dim.start.form.num_regs; ++r) {
-      const u64 factor = static_cast<u64>(dim.start.form.reg_coef[r]) * scale;
-      if (!offset.add_register(dim.start.form.reg[r], static_cast<i64>(factor))) return false;
+    offset.top = std::max(offset.top, dim.start.form->top);
+    for (u32 r = 0; r < dim.start.form->num_regs; ++r) {
+      const u64 factor = static_cast<u64>(dim.start.form->reg_coef[r]) * scale;
+      if (!offset.add_register(dim.start.form->reg[r], static_cast<i64>(factor))) return false;
     }
     if (dim.dropped) continue;
-    view.shape[seen] = dim.extent.form.base;
-    view.stride[seen] = dim.step.form.base * t.stride[d];
+    view.shape[seen] = dim.extent.form->base;
+    view.stride[seen] = dim.step.form->base * t.stride[d];
     seen += 1;
   }
   return true;
@@ -190,10 +190,10 @@ bool Binder::count_outer_tasks(u32 axis) {
   const Axis a = plan_.get<Section::AXIS>(axis);
   if (a.body_tasks == kNone) return false;
   const BoundLoop& loop = out_.loops_[axis];
-  const i64 extent = loop.extent.form.base;
+  const i64 extent = loop.extent.form->base;
   const BoundExpr& body = out_.exprs_[a.body_tasks];
   if (body.constant()) {
-    out_.outer_tasks_ = {static_cast<u64>(body.form.base)};
+    out_.outer_tasks_ = {static_cast<u64>(body.form->base)};
     return true;
   }
   if (extent > kMostIterations) return false;
@@ -202,7 +202,7 @@ bool Binder::count_outer_tasks(u32 axis) {
   i64 loops[kMaxVars] = {};
   for (i64 i = 0; i <= extent; ++i) {
     out_.outer_tasks_.push_back(total);
-    loops[0] = loop.start.form.base + i;
+    loops[0] = loop.start.form->base + i;
     i64 tasks = 0;
     Error ignored;
     if (i < extent && !out_.eval(body, loops, &tasks, &ignored)) return false;
@@ -239,14 +239,14 @@ bool BoundPlan::total_tasks(u64* out) const {
         }
         const BoundExpr& body = exprs_[axis.body_tasks];
         const i64 extent =
-            body.constant() ? std::min<i64>(loop.extent.form.base, 1) : loop.extent.form.base;
+            body.constant() ? std::min<i64>(loop.extent.form->base, 1) : loop.extent.form->base;
         for (i64 i = 0; i < extent; ++i) {
           i64 tasks = 0;
           Error ignored;
-          vars[0] = loop.start.form.base + i;
+          vars[0] = loop.start.form->base + i;
           if (!eval(body, vars, &tasks, &ignored)) return false;
           *out += static_cast<u64>(tasks) *
-                  (body.constant() ? static_cast<u64>(loop.extent.form.base) : 1);
+                  (body.constant() ? static_cast<u64>(loop.extent.form->base) : 1);
         }
         pc = instr.operand2;
         break;
@@ -259,7 +259,7 @@ bool BoundPlan::total_tasks(u64* out) const {
 
 bool BoundPlan::tasks_before(i64 index, u64* out) const {
   if (outer_tasks_.empty()) return false;
-  const i64 i = index - loops_[independent_axis_].start.form.base;
+  const i64 i = index - loops_[independent_axis_].start.form->base;
   *out = outer_tasks_.size() == 1 ? static_cast<u64>(i) * outer_tasks_[0]
                                   : outer_tasks_[static_cast<std::size_t>(i)];
   return true;

@@ -181,7 +181,7 @@ bool Binder::shape_temp(u32 tensor, bool alive) {
   i128 elements = 1;
   for (u32 d = t.rank; d-- > 0;) {
     const u32 node = plan_.get<Section::DIM>(t.dims + d).shape;
-    const Interval range = alive ? range_of(node, ranges_) : Interval::point(0);
+    const Interval range = alive ? range_of(node) : Interval::point(0);
     const bool fixed = out_.exprs_[node].constant() && range.lo >= 0;
     out.shape_node[d] = fixed ? kNone : node;
     if (range.hi > static_cast<i128>(kMostBytes)) {
@@ -201,15 +201,27 @@ bool Binder::shape_temp(u32 tensor, bool alive) {
 }
 
 // True if the region stays inside the temporary as it is in every iteration.
-bool Binder::prove_temp(const BoundAccess& a, u32 dim) const {
+bool Binder::prove_temp(const BoundAccess& a, u32 dim) {
   const BoundTensor& t = out_.tensors_[a.tensor];
   if (t.alloc == kNone || t.shape_node[dim] == kNone) return true;
   const BoundDim& bound = out_.dims_[a.dims + dim];
-  const bool whole = bound.start.constant() && bound.start.form.base == 0 &&
-                     bound.step.constant() && bound.step.form.base == 1 &&
+  const bool whole = bound.start.constant() && bound.start.form->base == 0 &&
+                     bound.step.constant() && bound.step.form->base == 1 &&
                      bound.extent.node == t.shape_node[dim];
-  const Interval shape = range_of(t.shape_node[dim], ranges_);
+  const Interval shape = range_of(t.shape_node[dim]);
   return whole || (shape.lo >= 0 && prove_dim(bound, static_cast<i64>(shape.lo)));
+}
+
+void Binder::make_copy_forms() {
+  const std::size_t nodes = out_.exprs_.size();
+  const u32 allocs = static_cast<u32>(out_.allocs_.size());
+  out_.forms_.resize(nodes + allocs + 1);
+  for (u32 a = 0; a < allocs; ++a) {
+    out_.forms_[nodes + a] = Affine{};
+    out_.forms_[nodes + a].add_register(out_.copy_variable(a), 1);
+  }
+  out_.forms_.back() = Affine{};
+  out_.forms_.back().base = 1;
 }
 
 // Its dimensions move to where there is room for one more: the copy that the iteration has.
@@ -221,8 +233,8 @@ void Binder::add_copy_dim(u32 access) {
   BoundDim copy;
   copy.dropped = true;
   copy.start.affine = copy.extent.affine = copy.step.affine = true;
-  copy.start.form.add_register(out_.copy_variable(out_.tensors_[a.tensor].alloc), 1);
-  copy.extent.form.base = copy.step.form.base = 1;
+  copy.start.form = &out_.forms_[out_.exprs_.size() + out_.tensors_[a.tensor].alloc];
+  copy.extent.form = copy.step.form = &out_.forms_.back();
   out_.dims_.push_back(copy);
   spans_.resize(out_.dims_.size());
   a.rank = a.plan_rank + 1;

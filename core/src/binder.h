@@ -42,9 +42,13 @@ class Binder {
   bool affine_sum(const Expr& e, i64 sign, Affine* out) const;
   bool affine_product(const Expr& e, Affine* out) const;
   bool affine_constant(u32 node, const Expr& e, Affine* out) const;
-  Interval range_of(u32 node, const Interval* loops, u32 depth = 0) const;
-  Interval range_of_affine(const Affine& form, const Interval* loops) const;
-  BoundExpr use(u32 node, const Interval* loops) const;
+  // All of these speak of the loops that are open at this point of the walk.
+  Interval range_of(u32 node);
+  Interval find_range_of(u32 node);
+  Interval range_of_affine(const Affine& form) const;
+  BoundExpr use(u32 node) const;
+  // A loop, slot, let or buffer has another range from here on.
+  void forget_ranges() { now_ += 1; }
 
   // bind.cpp: loops, sites, accesses
   bool walk_code();
@@ -58,7 +62,7 @@ class Binder {
   void bind_after(u32 after, u32 site);
   bool may_be_later(const BoundAfter& after, u32 site) const;
   void bind_access(u32 record, u32 access, bool alive);
-  bool prove_dim(const BoundDim& dim, i64 shape) const;
+  bool prove_dim(const BoundDim& dim, i64 shape);
   void choose_cells();
 
   // bind_tensors.cpp: tensors that nobody binds
@@ -71,7 +75,8 @@ class Binder {
   bool make_paged(u32 tensor);
   bool bind_alloc(u32 alloc, bool alive);
   bool shape_temp(u32 tensor, bool alive);
-  bool prove_temp(const BoundAccess& a, u32 dim) const;
+  bool prove_temp(const BoundAccess& a, u32 dim);
+  void make_copy_forms();
   void add_copy_dim(u32 access);
   bool make_workspace();
   bool fail_tensor(u32 tensor, Status status, std::string message);
@@ -99,6 +104,12 @@ class Binder {
   Interval columns_[kMaxLoops];     // of the columns of sparse loops, by level
   std::vector<Interval> lets_;      // of slots, then of lets
   std::vector<u32> setters_;        // by SLOT: instructions that set it
+  struct Known {
+    u32 when = 0;
+    Interval range;
+  };
+  std::vector<Known> known_;  // by EXPR: its range, if it was worked out at this point of the walk
+  u32 now_ = 1;
   // By EXPR, empty if the plan has neither slots nor sparse loops: the register that holds its
   // value, or kNone; a bit for each register that its value needs.
   std::vector<u32> register_of_;

@@ -28,7 +28,7 @@ ByteWindow::ByteWindow(const BoundPlan& plan, u64 limit, u32 slots)
       for (u32 d = 0; d < a.rank; ++d) {
         const BoundExpr& extent = plan.dim(a.dims + d).extent;
         varies = varies || !extent.constant();
-        bytes = times(bytes, extent.constant() ? extent.form.base : 1);
+        bytes = times(bytes, extent.constant() ? extent.form->base : 1);
       }
       total = plus(total, bytes);
     }

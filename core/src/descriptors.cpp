@@ -115,7 +115,7 @@ bool DescriptorWriter::set_line(u32 site, u32 column, Line* line, Error* error) 
       return true;
     case PTOWSP_CELL_FIELD: {
       const BoundExpr& e = plan_.field(cell.arg);
-      line->step = e.affine && s.level > 0 ? e.form.coef[s.level - 1] : 0;
+      line->step = e.affine && s.level > 0 ? e.form->coef[s.level - 1] : 0;
       line->each = !e.affine && levels_[e.node] == s.level;
       return plan_.eval(e, cursor_.vars, &line->value, error);
     }

@@ -18,6 +18,10 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
       tiles_(memory_->tiles),
       main_(Cursor::at_entry(plan, 0)),
       regions_(plan.most_accesses()),
+      box_entries_(memory_->box_entries),
+      tags_(memory_->tags),
+      lane_of_(memory_->lane_of),
+      seqs_(memory_->seqs),
       hashed_(hashed) {
   if (config.window_bytes > 0) bytes_.emplace(plan, config.window_bytes, table_.capacity());
   make_makers(config, workers);
@@ -25,9 +29,11 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
   if (spare_ > 0) awaited_.emplace(plan, &table_);
   if (!tracking_.any_box()) return;
-  boxes_.emplace(&plan, config.matching);
-  box_entries_.assign(table_.capacity(), kNoSlot);
-  tags_.assign(table_.capacity(), 0);
+  if (!memory_->boxes) memory_->boxes.emplace();
+  boxes_ = &*memory_->boxes;
+  boxes_->begin(&plan, config.matching);
+  box_entries_.resize(table_.capacity(), kNoSlot);
+  tags_.resize(table_.capacity());
 }
 
 void Flow::make_makers(const ScheduleConfig& config, u32 workers) {

@@ -19,8 +19,8 @@ void Flow::set_orders(const std::vector<LoopOrder>& orders, u32 workers, bool st
   }
   if (most == 0) return;
   lanes_.resize(most);
-  lane_of_.assign(table_.capacity(), 0);
-  seqs_.assign(table_.capacity(), 0);
+  lane_of_.resize(table_.capacity());
+  seqs_.resize(table_.capacity());
 }
 
 // The main cursor stands at a loop that forks.

@@ -20,12 +20,12 @@ void Generator::add_word(HashForm* form, u32 position, const BoundSite& site,
   const HashKeys& keys = HashKeys::get();
   for (u32 lane = 0; lane < 2; ++lane) {
     const u64 key = keys.key[position][lane];
-    form->base[lane] += static_cast<u64>(e.form.base) * key;
-    for (u32 l = 0; l < e.form.top; ++l) {
-      form->coef[lane][l] += static_cast<u64>(e.form.coef[l]) * key;
+    form->base[lane] += static_cast<u64>(e.form->base) * key;
+    for (u32 l = 0; l < e.form->top; ++l) {
+      form->coef[lane][l] += static_cast<u64>(e.form->coef[l]) * key;
     }
     for (u32 r = 0; r < site.num_registers; ++r) {
-      form->reg_coef[lane][r] += static_cast<u64>(e.form.coef_of(site.registers[r])) * key;
+      form->reg_coef[lane][r] += static_cast<u64>(e.form->coef_of(site.registers[r])) * key;
     }
   }
 }

@@ -18,15 +18,15 @@ static bool shares_one_queue(const ScheduleConfig& config) {
          config.dispatch.kind == DispatchPolicy::WORK_STEAL;
 }
 
-Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, u32 slots,
-               u64 seed)
+Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+               RawVector<IssuePlace>* places, u64 seed)
     : plan_(plan),
       config_(config),
       keys_(plan.plan()),
       workers_(workers),
       steals_(config.ready == ReadyPolicy::WORK_STEAL),
       one_queue_(shares_one_queue(config)),
-      places_(slots),
+      places_(*places),
       lock_(workers == 1),
       pinned_(workers, 0),
       turn_(workers, 0),

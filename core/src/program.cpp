@@ -156,30 +156,31 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
     parts = std::exchange(pool_->spare, {});
   }
   if (parts.plan != nullptr && parts.plan->rebind(bindings, count)) return parts;
-  RunParts fresh;
-  fresh.memory = std::move(parts.memory);
+  parts.anew = true;
+  parts.tracking.reset();
   std::shared_ptr<Workspace> workspace;
   {
     const std::lock_guard lock(pool_->mutex);
     workspace = workspace_;
   }
-  fresh.plan = BoundPlan::bind(
-      plan(), bindings, count, error,
-      {workers_, config_.most_lanes(workers_), &workspace, false, workspace_limit_});
+  parts.plan =
+      BoundPlan::bind(plan(), bindings, count, error,
+                      {workers_, config_.most_lanes(workers_), &workspace, false, workspace_limit_},
+                      std::move(parts.plan));
   if (workspace != nullptr) {
     const std::lock_guard lock(pool_->mutex);
     workspace_ = std::move(workspace);
   }
-  if (fresh.plan != nullptr && !check_bound_order(*fresh.plan, config_, workers_, error)) {
-    fresh.plan.reset();
+  if (parts.plan != nullptr && !check_bound_order(*parts.plan, config_, workers_, error)) {
+    parts.plan.reset();
   }
-  if (fresh.plan != nullptr) {
-    fresh.plan->remember(bindings, count);
-  } else if (fresh.memory != nullptr) {
+  if (parts.plan != nullptr) {
+    parts.plan->remember(bindings, count);
+  } else if (parts.memory != nullptr) {
     const std::lock_guard lock(pool_->mutex);
-    pool_->spare.memory = std::move(fresh.memory);
+    pool_->spare.memory = std::move(parts.memory);
   }
-  return fresh;
+  return parts;
 }
 
 // Under the pool's lock, before a run is queued: what it throws must not leave a run behind.

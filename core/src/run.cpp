@@ -20,7 +20,11 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
       next_iteration_(0) {
   workers_.reserve(workers);
   for (TaskRunner& runner : parts.runners) {
-    runner.restart(*kernels);
+    if (parts.anew) {
+      runner.make(*kernels);
+    } else {
+      runner.restart(*kernels);
+    }
     workers_.push_back(std::make_unique<Worker>(std::move(runner)));
   }
   while (workers_.size() < workers) {
@@ -41,9 +45,9 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
              (config.start == StartPolicy::THRESHOLD && config.start_threshold == 0);
   if (mode_ != Mode::Split) return;
   const BoundLoop& loop = plan_->loop(plan_->independent_axis());
-  const i64 extent = loop.extent.form.base;
-  next_iteration_ = loop.start.form.base;
-  last_iteration_ = loop.start.form.base + extent;
+  const i64 extent = loop.extent.form->base;
+  next_iteration_ = loop.start.form->base;
+  last_iteration_ = loop.start.form->base + extent;
   range_ = std::max<i64>(1, extent / (static_cast<i64>(workers) * 32));
 }
 
@@ -61,7 +65,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   if (traced_) begin_trace();
   if (config_.issued) {
     const u64 seed = control_with_.seed.value_or(seed_);
-    issuer_.emplace(*plan_, config_, workers(), flow_->table().capacity(), seed);
+    issuer_.emplace(*plan_, config_, workers(), flow_->places(), seed);
     u32 streams = static_cast<u32>(config_.streams);
 #ifdef PTOWSP_MUTANTS
     if (!config_.streams_order) streams = 0;
@@ -136,8 +140,8 @@ Run::Mode Run::choose_mode(const BoundPlan& plan, const ScheduleConfig& config, 
   // Each worker of a split run has a task in flight, and the window counts tasks in flight.
   if (axis == kNone || config.window < workers) return Mode::Flow;
   // With few iterations the work inside of them has to be shared, too.
-  return plan.loop(axis).extent.form.base >= 4 * static_cast<i64>(workers) ? Mode::Split
-                                                                           : Mode::Flow;
+  return plan.loop(axis).extent.form->base >= 4 * static_cast<i64>(workers) ? Mode::Split
+                                                                            : Mode::Flow;
 }
 
 void Run::work(u32 worker) {

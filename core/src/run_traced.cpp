@@ -39,7 +39,7 @@ void Run::begin_trace() {
     fail_now(Error::make(Status::EXECUTION_ERROR, "the file for the trace cannot be written"));
   }
   if (!tracks()) return;
-  ready_ticks_.resize(flow_->table().capacity());
+  ready_ticks_ = flow_->ready_ticks().data();
   notes_.emplace(trace_->edges.get(), trace_->samples.get());
   flow_->set_notes(&*notes_);
   if (mode_ == Mode::Virtual) keys_.emplace(plan_->plan());

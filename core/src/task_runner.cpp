@@ -6,44 +6,54 @@
 namespace ptowsp {
 
 TaskRunner::TaskRunner(const BoundPlan& plan, const std::vector<KernelSlot>& kernels, u32 worker)
-    : plan_(plan), sites_(plan.sites().size()), message_(4096) {
+    : plan_(plan), worker_(worker), sites_(plan.sites().size()), message_(4096) {
+  make(kernels);
+}
+
+void TaskRunner::make(const std::vector<KernelSlot>& kernels) {
+  message_[0] = '\0';  // a kernel may have written it and then not failed
   for (u32 s = 0; s < sites_.size(); ++s) {
-    const BoundSite& site = plan.sites()[s];
-    SiteCall& out = sites_[s];
-    if (site.kind == TaskKind::LOAD) continue;
-    out.kernel = kernels[site.kernel];
-    out.views.resize(site.num_accesses);
-    out.simple = site.simple;
-    for (u32 p = 0; p < site.num_accesses; ++p) {
-      const u32 access = plan.site_access(site, p);
-      out.views[p] = plan.view(access);
-      if (!site.simple) continue;
-      const Affine& offset = plan.offset(access);
-      out.forms.push_back(0);  // see point_forms()
-      out.forms.insert(out.forms.end(), offset.coef, offset.coef + site.level);
-      for (u32 r = 0; r < site.num_registers; ++r) {
-        out.forms.push_back(offset.coef_of(site.registers[r]));
-      }
-    }
-    out.call.views = out.views.data();
-    out.call.num_views = site.num_accesses;
-    find_paged(site, &out);
-    out.call.pages = out.pages.empty() ? nullptr : out.pages.data();
-    out.num_vars = site.level + site.num_registers;
-    point_forms(s);
-    out.scalars.resize(site.num_scalars);
-    out.call.scalars = out.scalars.data();
-    out.call.num_scalars = site.num_scalars;
-    out.call.num_indices = site.level;
-    out.call.site = s;
-    out.call.worker = worker;
-    out.call.error = message_.data();
-    out.call.error_size = static_cast<u32>(message_.size());
+    const BoundSite& site = plan_.sites()[s];
+    if (site.kind != TaskKind::LOAD) make_site(s, kernels[site.kernel]);
   }
   make_scratch(kernels);
 }
 
-// One for all kernels: a worker runs one task at a time.
+void TaskRunner::make_site(u32 s, const KernelSlot& kernel) {
+  const BoundSite& site = plan_.sites()[s];
+  SiteCall& out = sites_[s];
+  out.kernel = kernel;
+  out.views.resize(site.num_accesses);
+  out.simple = site.simple;
+  out.forms.clear();
+  for (u32 p = 0; p < site.num_accesses; ++p) {
+    const u32 access = plan_.site_access(site, p);
+    out.views[p] = plan_.view(access);
+    if (!site.simple) continue;
+    const Affine& offset = plan_.offset(access);
+    out.forms.push_back(0);  // see point_forms()
+    out.forms.insert(out.forms.end(), offset.coef, offset.coef + site.level);
+    for (u32 r = 0; r < site.num_registers; ++r) {
+      out.forms.push_back(offset.coef_of(site.registers[r]));
+    }
+  }
+  out.call.views = out.views.data();
+  out.call.num_views = site.num_accesses;
+  find_paged(site, &out);
+  out.call.pages = out.pages.empty() ? nullptr : out.pages.data();
+  out.num_vars = site.level + site.num_registers;
+  point_forms(s);
+  out.scalars.resize(site.num_scalars);
+  out.call.scalars = out.scalars.data();
+  out.call.num_scalars = site.num_scalars;
+  out.call.num_indices = site.level;
+  out.call.site = s;
+  out.call.worker = worker_;
+  out.call.error = message_.data();
+  out.call.error_size = static_cast<u32>(message_.size());
+}
+
+// One for all kernels: a worker runs one task at a time. Each finds what the one before has left.
 void TaskRunner::make_scratch(const std::vector<KernelSlot>& kernels) {
   u64 most = 0;
   for (const KernelSlot& kernel : kernels) most = std::max(most, kernel.scratch);
@@ -58,6 +68,7 @@ void TaskRunner::make_scratch(const std::vector<KernelSlot>& kernels) {
 void TaskRunner::find_paged(const BoundSite& site, SiteCall* out) const {
   const PlanView& plan = plan_.plan();
   const Kernel kernel = plan.get<Section::KERNEL>(site.kernel);
+  out->is_paged.clear();
   for (u32 i = kernel.params; i < kernel.params + kernel.num_params; ++i) {
     const auto kind = static_cast<ParamKind>(plan.get<Section::PARAM>(i).kind);
     if (kind == ParamKind::SCALAR || kind == ParamKind::CONSTEXPR) continue;

@@ -2,6 +2,30 @@
 
 namespace ptowsp {
 
+void FixedTensorMap::begin(const BoundPlan* plan, Matching matching) {
+  plan_ = plan;
+  matching_ = matching;
+  all_.assign(plan->num_storages(), kNoSlot);
+  wide_.assign(plan->num_storages(), kNoSlot);
+  mixed_.assign(plan->num_storages(), 0);
+  std::vector<u32> first(plan->num_storages(), kNoSlot);
+  for (const BoundTensor& t : plan->tensors()) {
+    if (first[t.storage] == kNoSlot) first[t.storage] = t.geometry;
+    if (first[t.storage] != t.geometry || t.by_bytes) mixed_[t.storage] = 1;
+  }
+}
+
+// Links and entries that are free by now say where they were.
+void FixedTensorMap::clear(std::vector<u32>* entries) {
+  for (const Link& link : links_) buckets_[link.bucket] = kNoSlot;
+  for (const Entry& entry : entries_) (*entries)[entry.slot] = kNoSlot;
+  links_.clear();
+  entries_.clear();
+  free_links_.clear();
+  free_entries_.clear();
+  live_ = 0;
+}
+
 bool FixedTensorMap::cells_of(const Region& r, Cells* out) const {
   if (mixed_[r.storage] != 0) return false;
   const BoundTensor& t = plan_->tensors()[r.tensor];

@@ -38,20 +38,20 @@ bool Tracking::refine(u32 access, Tiling* tiling, bool first) const {
   for (u32 d = 0; d < a.rank; ++d) {
     const BoundDim& dim = plan_.dim(a.dims + d);
     if (!dim.extent.constant() || !dim.step.constant()) return false;
-    const i64 extent = dim.extent.form.base;
-    if (extent < 1 || (extent > 1 && dim.step.form.base != 1)) return false;
+    const i64 extent = dim.extent.form->base;
+    if (extent < 1 || (extent > 1 && dim.step.form->base != 1)) return false;
     if (first) {
       tiling->size[d] = extent;
-      tiling->offset[d] = dim.start.affine ? dim.start.form.base : 0;
+      tiling->offset[d] = dim.start.affine ? dim.start.form->base : 0;
     }
     i64 size = std::gcd(tiling->size[d], extent);
     if (!dim.start.affine) size = 1;  // it may begin anywhere
-    if (dim.start.affine) size = std::gcd(size, dim.start.form.base - tiling->offset[d]);
-    for (u32 l = 0; dim.start.affine && l < dim.start.form.top; ++l) {
-      size = std::gcd(size, dim.start.form.coef[l]);
+    if (dim.start.affine) size = std::gcd(size, dim.start.form->base - tiling->offset[d]);
+    for (u32 l = 0; dim.start.affine && l < dim.start.form->top; ++l) {
+      size = std::gcd(size, dim.start.form->coef[l]);
     }
-    for (u32 r = 0; dim.start.affine && r < dim.start.form.num_regs; ++r) {
-      size = std::gcd(size, dim.start.form.reg_coef[r]);
+    for (u32 r = 0; dim.start.affine && r < dim.start.form->num_regs; ++r) {
+      size = std::gcd(size, dim.start.form->reg_coef[r]);
     }
     tiling->size[d] = size;
   }
@@ -63,7 +63,7 @@ bool Tracking::fits(u32 access, const Tiling& tiling) const {
   const BoundAccess& a = plan_.access(access);
   i64 tiles = 1;
   for (u32 d = 0; d < a.rank; ++d) {
-    tiles *= plan_.dim(a.dims + d).extent.form.base / tiling.size[d];
+    tiles *= plan_.dim(a.dims + d).extent.form->base / tiling.size[d];
     if (tiles > most_in_one_) return false;
   }
   return true;
@@ -181,7 +181,7 @@ bool Tracking::is_tracked(const BoundSite& site, u32 access) const {
                      make_number(a, tilings_[t.geometry], &number);
   if (!alone || !touched_once(site, number)) return true;
   for (u32 d = 0; d < a.rank; ++d) {  // several tiles, of which others may have some
-    if (plan_.dim(a.dims + d).extent.form.base != tilings_[t.geometry].size[d]) return true;
+    if (plan_.dim(a.dims + d).extent.form->base != tilings_[t.geometry].size[d]) return true;
   }
   return false;
 }
@@ -225,14 +225,14 @@ bool Tracking::make_number(const BoundAccess& a, const Tiling& t, Affine* out) c
   for (u32 d = 0; d < a.rank; ++d) {
     const BoundExpr& start = plan_.dim(a.dims + d).start;
     if (!start.affine) return false;
-    out->base += (start.form.base - t.offset[d]) / t.size[d] * t.stride[d] + t.stride[d];
-    for (u32 l = 0; l < start.form.top; ++l) {
-      out->coef[l] += start.form.coef[l] / t.size[d] * t.stride[d];
+    out->base += (start.form->base - t.offset[d]) / t.size[d] * t.stride[d] + t.stride[d];
+    for (u32 l = 0; l < start.form->top; ++l) {
+      out->coef[l] += start.form->coef[l] / t.size[d] * t.stride[d];
     }
-    out->top = std::max(out->top, start.form.top);
-    for (u32 r = 0; r < start.form.num_regs; ++r) {
-      const i64 factor = start.form.reg_coef[r] / t.size[d] * t.stride[d];
-      if (!out->add_register(start.form.reg[r], factor)) return false;
+    out->top = std::max(out->top, start.form->top);
+    for (u32 r = 0; r < start.form->num_regs; ++r) {
+      const i64 factor = start.form->reg_coef[r] / t.size[d] * t.stride[d];
+      if (!out->add_register(start.form->reg[r], factor)) return false;
     }
   }
   return true;
@@ -241,7 +241,7 @@ bool Tracking::make_number(const BoundAccess& a, const Tiling& t, Affine* out) c
 void Tracking::make_deltas(const BoundAccess& a, const Tiling& t, TrackedAccess* out) {
   std::vector<i64> deltas{0};
   for (u32 d = 0; d < a.rank; ++d) {
-    const i64 tiles = plan_.dim(a.dims + d).extent.form.base / t.size[d];
+    const i64 tiles = plan_.dim(a.dims + d).extent.form->base / t.size[d];
     const std::size_t before = deltas.size();
     for (i64 k = 1; k < tiles; ++k) {
       for (std::size_t i = 0; i < before; ++i) deltas.push_back(deltas[i] + k * t.stride[d]);

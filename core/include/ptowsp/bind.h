@@ -55,13 +55,14 @@ struct Affine {
   }
 };
 
-// An expression ready to be evaluated. Where it is not affine, `node` is walked with checks.
+// An expression ready to be evaluated. Where it is not affine, `node` is walked with checks. Forms
+// are those of the plan's expressions, which many accesses share.
 struct BoundExpr {
   u32 node = kNone;
   bool affine = false;
-  Affine form;
+  const Affine* form = nullptr;  // if it is affine
 
-  bool constant() const { return affine && form.top == 0 && form.num_regs == 0; }
+  bool constant() const { return affine && form->top == 0 && form->num_regs == 0; }
 };
 
 struct BoundArray {
@@ -230,10 +231,12 @@ struct BoundTo {
 
 class BoundPlan {
  public:
-  // Checks the bindings against the plan. On failure `error` says which symbol and why.
+  // Checks the bindings against the plan. On failure `error` says which symbol and why. `used` is a
+  // plan that nobody needs any more: its memory serves again, and the result is the same object.
   static std::unique_ptr<BoundPlan> bind(const PlanView& plan, const ptowsp_binding* bindings,
                                          std::size_t count, Error* error,
-                                         const BindOptions& options = {});
+                                         const BindOptions& options = {},
+                                         std::unique_ptr<BoundPlan> used = nullptr);
 
   // Keeps what the plan was bound to, for rebind(). Comes right behind bind(), with its bindings.
   void remember(const ptowsp_binding* bindings, std::size_t count);
@@ -337,7 +340,7 @@ class BoundPlan {
   // index out of range, described in `error`.
   bool eval(const BoundExpr& e, const i64* vars, i64* out, Error* error) const {
     if (!e.affine) return eval_node(e.node, Env{vars, {}}, out, error);
-    *out = e.form.at(vars);
+    *out = e.form->at(vars);
     return true;
   }
 
@@ -354,6 +357,9 @@ class BoundPlan {
  private:
   friend class Binder;
 
+  // Back to what a new one is, but for the room that its tables have.
+  void clear();
+
   // Values of the variables that an expression may name.
   struct Env {
     const i64* vars;
@@ -363,7 +369,7 @@ class BoundPlan {
     const Expr& e = plan_->expr(node);
     const bool costly = e.op >= static_cast<u8>(ExprOp::SELECT);
     if (costly && exprs_[node].constant()) {
-      *out = exprs_[node].form.base;
+      *out = exprs_[node].form->base;
       return true;
     }
     return eval_expr(e, env, out, error);
@@ -384,6 +390,8 @@ class BoundPlan {
   std::vector<BoundArray> arrays_;    // by SYMBOL
   std::vector<BoundTensor> tensors_;  // by TENSOR
   std::vector<BoundExpr> exprs_;      // by EXPR
+  // By EXPR, written where it is affine; then for each ALLOC the number of the copy; then 1.
+  std::vector<Affine> forms_;
   // By EXPR: what it needs from around it, a bit for each level of REDUCE and SEARCH and kVaries
   // for loops, slots and lets.
   static constexpr u32 kVaries = 1u << 31;

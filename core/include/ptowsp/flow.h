@@ -35,6 +35,14 @@ struct FlowMemory {
     Queues(u32 window, u32 slots) : shared(window), own(slots) {}
   };
   std::vector<std::unique_ptr<Queues>> queues;  // by worker
+  std::optional<FixedTensorMap> boxes;          // of the last run that needed it, empty
+  std::vector<u32> box_entries;                 // by slot: the head of its list there, kNoSlot
+  // By slot, as large as somebody has needed them; see Flow, Run and Issuer.
+  RawVector<u32> tags;
+  RawVector<u32> lane_of;
+  RawVector<u64> seqs;
+  RawVector<u64> ready_ticks;
+  RawVector<IssuePlace> places;
 
   FlowMemory(u32 slots, u32 levels, bool wide, u64 numbers, u64 live)
       : table(slots, levels, wide), tiles(&table, numbers, live) {}
@@ -58,7 +66,18 @@ class Flow {
        std::unique_ptr<Tracking> tracking, std::unique_ptr<FlowMemory> memory);
 
   // After a run that ended well.
-  std::unique_ptr<FlowMemory> take_memory() { return std::move(memory_); }
+  std::unique_ptr<FlowMemory> take_memory() {
+    if (boxes_ != nullptr) boxes_->clear(&memory_->box_entries);
+    return std::move(memory_);
+  }
+  RawVector<u64>& ready_ticks() {
+    memory_->ready_ticks.resize(table_.capacity());
+    return memory_->ready_ticks;
+  }
+  RawVector<IssuePlace>* places() {
+    memory_->places.resize(table_.capacity());
+    return &memory_->places;
+  }
   std::unique_ptr<Tracking> take_tracking() {
     return std::make_unique<Tracking>(std::move(tracking_));
   }
@@ -506,8 +525,8 @@ class Flow {
   std::unique_ptr<FlowMemory> memory_;
   TaskTable& table_;
   TileMap& tiles_;
-  std::optional<FixedTensorMap> boxes_;  // where there are accesses that are not tiles
-  std::optional<ByteWindow> bytes_;      // where the window counts bytes
+  FixedTensorMap* boxes_ = nullptr;  // where there are accesses that are not tiles
+  std::optional<ByteWindow> bytes_;  // where the window counts bytes
   alignas(kCacheLine) Cursor main_;
   Cursor* cursor_ = &main_;  // or that of a lane
   std::vector<Phase> open_;
@@ -519,8 +538,8 @@ class Flow {
   u32 spare_ = 0;                     // joins that one task may need for them
   std::vector<Region> regions_;
   std::vector<SiteMaker> makers_;        // by site
-  std::vector<u32> box_entries_;         // by slot
-  std::vector<u32> tags_;                // by slot: of the last user that is in boxes_
+  std::vector<u32>& box_entries_;        // by slot
+  RawVector<u32>& tags_;                 // by slot: of the last user that is in boxes_
   TaskTable::Record* record_ = nullptr;  // being made
   u32 num_edges_ = 0;                    // of it
   bool in_leaf_ = false;                 // the cursor's last task is in a parallel leaf loop
@@ -546,13 +565,13 @@ class Flow {
   u32 fork_axis_ = 0;
   i64 next_iteration_ = 0;  // that no lane has
   i64 end_iteration_ = 0;
-  u64 tasks_before_ = 0;      // next_iteration_, in program order
-  std::size_t shared_ = 0;    // phases around the loop
-  u64 submitted_ = 0;         // tasks
-  std::vector<u32> lane_of_;  // by slot
+  u64 tasks_before_ = 0;     // next_iteration_, in program order
+  std::size_t shared_ = 0;   // phases around the loop
+  u64 submitted_ = 0;        // tasks
+  RawVector<u32>& lane_of_;  // by slot
   bool steady_ = false;
   std::vector<bool> ids_;  // steady: by task, whether it was made
-  std::vector<u64> seqs_;  // by slot
+  RawVector<u64>& seqs_;   // by slot
   const bool hashed_;
   TaskHash hash_;
   alignas(kCacheLine) std::atomic<bool> token_{false};

@@ -29,6 +29,20 @@
 
 namespace ptowsp {
 
+// Where a task belongs. All of it is written when the task is generated or becomes ready, so a
+// table of them goes from run to run as it is. One line, that of a task, goes from worker to
+// worker.
+struct alignas(kCacheLine) IssuePlace {
+  u64 rank;
+  u64 seq;
+  u32 stream;
+  u32 pool;
+  u32 worker;  // whose queue it goes into, or a group's; kNone: any of the pool
+  u32 from;    // the worker that made it ready
+  u32 next;    // in the list of a gate
+  u32 gate[ScheduleConfig::kMostGates];
+};
+
 class Issuer {
  public:
   struct Taken {
@@ -38,7 +52,9 @@ class Issuer {
     u32 before = kNone;  // who took the one before
   };
 
-  Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, u32 slots, u64 seed);
+  // `places` has one for each slot, and is the issuer's as long as it lives.
+  Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
+         RawVector<IssuePlace>* places, u64 seed);
 
   // Where a task of the cursor belongs. False: a key has no value. `stream` is its stream, or
   // kNone.
@@ -107,17 +123,7 @@ class Issuer {
   }
 
  private:
-  // One line, that of a task, goes from worker to worker with it.
-  struct alignas(kCacheLine) Place {
-    u64 rank = 0;
-    u64 seq = 0;
-    u32 stream = 0;
-    u32 pool = 0;
-    u32 worker = kNone;  // whose queue it goes into, or a group's; kNone: any of the pool
-    u32 from = 0;        // the worker that made it ready
-    u32 next = kNone;    // in the list of a gate
-    u32 gate[ScheduleConfig::kMostGates] = {};
-  };
+  using Place = IssuePlace;
   struct Gate {
     u64 in_flight = 0;  // tasks that have passed it and have not ended
     u32 first = kNone;  // tasks that wait for it, by slot
@@ -191,7 +197,7 @@ class Issuer {
   std::vector<u32> pool_groups_;  // by pool: how many there are
   std::vector<u32> group_of_;     // by pool and worker: the number of its group's queue, or kNone
   u32 pool_queues_ = 0;           // of one pool
-  std::vector<Place> places_;     // by slot
+  RawVector<Place>& places_;      // by slot
   std::vector<std::vector<u32>> pool_workers_;   // which workers serve a pool
   std::vector<std::vector<u32>> worker_pools_;   // which pools a worker serves
   Numbers numbers_[ScheduleConfig::kMostGates];  // this and the next: of the token holder

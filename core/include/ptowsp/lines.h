@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace ptowsp {
@@ -25,6 +26,26 @@ struct LineAllocator {
 
   friend bool operator==(const LineAllocator&, const LineAllocator&) { return true; }
 };
+
+// Room for entries that are written before they are read: nobody clears it.
+template <class T>
+struct RawAllocator : LineAllocator<T> {
+  template <class U>
+  struct rebind {
+    using other = RawAllocator<U>;
+  };
+  template <class U>
+  void construct(U* p) {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <class U, class... Args>
+  void construct(U* p, Args&&... args) {
+    ::new (static_cast<void*>(p)) U(std::forward<Args>(args)...);
+  }
+};
+
+template <class T>
+using RawVector = std::vector<T, RawAllocator<T>>;
 
 template <class T>
 using LineVector = std::vector<T, LineAllocator<T>>;

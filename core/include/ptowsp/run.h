@@ -42,9 +42,11 @@
 namespace ptowsp {
 
 // What a run is made of. A run that ended well leaves it to the next one, which may have it as it
-// is if its plan could be bound again (BoundPlan::rebind); else only the memory is of use.
+// is if its plan could be bound again (BoundPlan::rebind). If the plan is bound anew in the same
+// place, its runners have to be made anew in theirs, and the tracking is gone.
 struct RunParts {
   std::unique_ptr<BoundPlan> plan;
+  bool anew = false;                   // runners are of what the plan was before
   std::vector<TaskRunner> runners;     // of this plan, by worker; or none
   std::unique_ptr<Tracking> tracking;  // of this plan, if it was tracked; or null
   std::unique_ptr<FlowMemory> memory;  // or null
@@ -347,15 +349,15 @@ class Run {
   std::mutex fifo_mutex_;
   std::optional<FifoReady> fifo_;  // the ready tasks, for fifo()
   ParkingLot lot_;
-  ParkingLot aside_;              // Issuer: where workers rest that have stepped back
-  std::atomic<u64> made_{0};      // tasks generated so far
-  std::atomic<u32> entered_{0};   // workers that have come
-  std::atomic<u32> resting_{0};   // those of them that found nothing to do
-  std::vector<u64> ready_ticks_;  // by slot, if traced: when the task became ready
-  std::vector<u32> held_;         // token holder: ready tasks that the start policy holds
-  std::vector<u64> share_;        // token holder: tasks by worker at the last look
-  bool serial_ = false;           // token holder: tasks run one after the other anyway
-  u64 window_stalls_ = 0;         // token holder
+  ParkingLot aside_;             // Issuer: where workers rest that have stepped back
+  std::atomic<u64> made_{0};     // tasks generated so far
+  std::atomic<u32> entered_{0};  // workers that have come
+  std::atomic<u32> resting_{0};  // those of them that found nothing to do
+  u64* ready_ticks_ = nullptr;   // by slot, if traced: when the task became ready
+  std::vector<u32> held_;        // token holder: ready tasks that the start policy holds
+  std::vector<u64> share_;       // token holder: tasks by worker at the last look
+  bool serial_ = false;          // token holder: tasks run one after the other anyway
+  u64 window_stalls_ = 0;        // token holder
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
   // Why generation stands still, how often and how long.

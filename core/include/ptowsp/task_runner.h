@@ -31,6 +31,8 @@ class TaskRunner {
 
   // Before another run, for which the plan was bound again: tensors may have moved.
   void restart(const std::vector<KernelSlot>& kernels);
+  // The same where the plan was bound anew: everything about it may have changed.
+  void make(const std::vector<KernelSlot>& kernels);
   // What to prefetch before each task of a run; null: nothing.
   void set_prefetcher(const Prefetcher* prefetcher, Prefetched* prefetched) {
     prefetcher_ = prefetcher;
@@ -83,6 +85,7 @@ class TaskRunner {
     bool simple = false;
   };
 
+  void make_site(u32 site, const KernelSlot& kernel);
   void make_scratch(const std::vector<KernelSlot>& kernels);
   void find_paged(const BoundSite& site, SiteCall* out) const;
   void point_forms(u32 site);
@@ -103,10 +106,11 @@ class TaskRunner {
   bool run_each(u32 site, i64* loops, u64 first_task, i64 count, u64* done, Error* error);
 
   const BoundPlan& plan_;
+  const u32 worker_;
   Recorder* recorder_ = nullptr;
   LineVector<SiteCall> sites_;
   std::vector<char> message_;
-  LineVector<std::byte> scratch_;
+  RawVector<std::byte> scratch_;
   const Prefetcher* prefetcher_ = nullptr;
   Prefetched* prefetched_ = nullptr;
 };

@@ -53,17 +53,15 @@ class DynamicTensorMap {
 
 class FixedTensorMap {
  public:
-  FixedTensorMap(const BoundPlan* plan, Matching matching)
-      : plan_(plan), matching_(matching), buckets_(kBuckets, kNoSlot) {
-    all_.assign(plan->num_storages(), kNoSlot);
-    wide_.assign(plan->num_storages(), kNoSlot);
-    mixed_.assign(plan->num_storages(), 0);
-    std::vector<u32> first(plan->num_storages(), kNoSlot);
-    for (const BoundTensor& t : plan->tensors()) {
-      if (first[t.storage] == kNoSlot) first[t.storage] = t.geometry;
-      if (first[t.storage] != t.geometry || t.by_bytes) mixed_[t.storage] = 1;
-    }
+  FixedTensorMap() : buckets_(kBuckets, kNoSlot) {}
+  FixedTensorMap(const BoundPlan* plan, Matching matching) : FixedTensorMap() {
+    begin(plan, matching);
   }
+  // For another run; the map is empty.
+  void begin(const BoundPlan* plan, Matching matching);
+  // Takes out everything, in time that depends on what was in it. `entries` are the heads of the
+  // tasks' lists, by slot.
+  void clear(std::vector<u32>* entries);
 
   // Calls fn(slot) for each live task that conflicts with `r`, possibly more than once. Accesses
   // that the write `r` covers leave the map.
@@ -86,7 +84,7 @@ class FixedTensorMap {
 
   std::size_t live() const { return live_; }
   std::size_t bytes() const {
-    return entries_.capacity() * sizeof(Entry) + links_.capacity() * sizeof(Link) +
+    return entries_.size() * sizeof(Entry) + links_.size() * sizeof(Link) +
            buckets_.size() * sizeof(u32);
   }
 
@@ -182,8 +180,8 @@ class FixedTensorMap {
   void drop(List list, u32* head, u32 entry);
   void unlink(u32 entry);
 
-  const BoundPlan* plan_;
-  Matching matching_;
+  const BoundPlan* plan_ = nullptr;
+  Matching matching_ = Matching::Overlap;
   std::vector<u32> buckets_;
   std::vector<Entry> entries_;
   std::vector<Link> links_;

@@ -55,6 +55,11 @@ class _Cutting:
     tiers: tuple[Tier, ...]
     unit: int
 
+    @property
+    def all(self) -> bool:
+        """Whether sequences of every length may be cut."""
+        return all(tier.chunk for tier in self.tiers)
+
     def by_tier(self, length, of):
         """What `of` says of the tier of a sequence; only what is chosen costs time."""
         found = of(self.tiers[-1])
@@ -86,7 +91,10 @@ class _Cutting:
         # Rounding up adds less than one chunk to each sequence, so `enough` is.
         total, more = reduce_sum(sequences, lambda b: lens[b]), blocks - sequences
         enough = select(more > 0, _ceil(total, maximum(more, 1)), total)
-        return select(fits(1), 1, search(2, maximum(_ceil(enough, self.unit), 2), fits))
+        last = maximum(_ceil(enough, self.unit), 2)
+        # Where every sequence is cut, chunks of less than the mean are too many.
+        first = maximum(_ceil(_ceil(total, maximum(blocks, 1)), self.unit), 2) if self.all else 2
+        return select(fits(1), 1, search(minimum(first, last), last, fits))
 
 
 def _call_by_tier(length, tiers: Sequence[Tier], call: Callable[[Tier], None]) -> None:

@@ -10,6 +10,7 @@ from pto_wsp import DType, In, Kernel, Out, PagedTensor, Scalar, Tensor, Tile, k
 
 F32 = DType.F32
 NEVER = float("-inf")
+_CHUNKS = 16  # that are merged at a time
 HIDDEN = -1e30  # a score whose exponential is 0 beside any other; a difference of two is no NaN
 
 
@@ -189,19 +190,23 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
 
     @kernel
     def merge_partials(parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]):
-        s = pto.carry(
-            most=pto.full((heads, 1), NEVER, F32),
-            total=pto.zeros((heads, 1), F32),
-            sum=pto.zeros((heads, dim), F32),
-        )
-        for c in pto.for_range(0, parts.shape[0]):
-            there = pto.load(stats[c, 0:heads, 0:1])
-            most = pto.maximum(s.most, there)
-            before, now = pto.exp(s.most - most), pto.exp(there - most)
-            s.total = s.total * before + pto.load(stats[c, 0:heads, 1:2]) * now
-            s.sum = s.sum * before + pto.load(parts[c, 0:heads, 0:dim]) * now
-            s.most = most
-        pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
+        for head in pto.for_range(0, heads):
+            s = pto.carry(
+                most=pto.full((1, 1), NEVER, F32),
+                total=pto.zeros((1, 1), F32),
+                sum=pto.zeros((1, dim), F32),
+            )
+            for c in pto.for_range(0, parts.shape[0], _CHUNKS):
+                chunks = slice(c, c + _CHUNKS)
+                there = pto.load(stats[chunks, head, 0:1])
+                most = pto.maximum(s.most, pto.col_max(there))
+                before, now = pto.exp(s.most - most), pto.exp(there - most)
+                total = pto.load(stats[chunks, head, 1:2]) * now
+                s.total = s.total * before + pto.col_sum(total)
+                s.sum = s.sum * before + pto.col_sum(pto.load(parts[chunks, head, 0:dim]) * now)
+                s.most = most
+            merged = pto.cast(s.sum * pto.recip(s.total), dtype)
+            pto.store(out[head : head + 1, 0:dim], merged)
 
     return merge_partials
 
