@@ -120,6 +120,7 @@ def paged_decode(
     *,
     tiers: tuple[Tier, ...] = DECODE_TIERS,
     scale: float | None = None,
+    together: int = 1,
 ) -> Any:
     """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
 
@@ -129,12 +130,18 @@ def paged_decode(
     gives zeros. `batch` and `kv` are axes of as many elements as there are sequences and KV heads,
     so that schedules can speak of them; all else is bound by `execute`, lengths at every step.
 
+    A task takes `together` KV heads that follow each other, and `kv` has an element for as many.
+    One gives the most tasks; several read longer stretches of a page, or of a token where the heads
+    of a token are next to each other, which is faster: use all, by the number of workers.
+
     `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
     for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
     at least one. A sequence of one chunk is written at once; partial results of others are
     temporaries, which are merged.
     """
-    group = _group(heads, kv_heads)
+    if together < 1 or kv_heads % together:
+        raise ValueError(f"{kv_heads} KV heads are no multiple of {together} together")
+    group = _group(heads, kv_heads) * together
     cutting = _Cutting(tiers, page * max(1, 64 // page))
     factor = 1 / math.sqrt(dim) if scale is None else scale
     merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)
@@ -142,24 +149,29 @@ def paged_decode(
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
         def given(b, h, span):
-            """Queries, keys and values of a KV head."""
-            return q[b, h * group : (h + 1) * group], k[b, span, h], v[b, span, h]
+            """Queries, keys and values of KV heads."""
+            mine = h if together == 1 else slice(h * together, (h + 1) * together)
+            return q[b, h * group : (h + 1) * group], k[b, span, mine], v[b, span, mine]
 
         def whole(b, h):
             def call(tier: Tier) -> None:
-                attend = kernels.flash_attention(group, tier.block, dim, dtype, paged=True)
+                attend = kernels.flash_attention(
+                    group, tier.block, dim, dtype, paged=True, kv_heads=together
+                )
                 result = out[b, h * group : (h + 1) * group]
                 attend[b, h](*given(b, h, slice(0, lens[b])), result, factor)
 
             _call_by_tier(lens[b], tiers, call)
 
         def cut(b, size, chunks):
-            parts = Tensor.temp((kv_heads, chunks, group, dim), DType.F32, name="parts")
-            stats = Tensor.temp((kv_heads, chunks, group, 2), DType.F32, name="stats")
+            parts = Tensor.temp((kv_heads // together, chunks, group, dim), DType.F32, name="parts")
+            stats = Tensor.temp((kv_heads // together, chunks, group, 2), DType.F32, name="stats")
 
             def one(c, h):
                 def call(tier: Tier) -> None:
-                    attend = kernels.decode(group, tier.block, dim, dtype, paged=True)
+                    attend = kernels.decode(
+                        group, tier.block, dim, dtype, paged=True, kv_heads=together
+                    )
                     span = slice(c * size, minimum((c + 1) * size, lens[b]))
                     attend[b, c, h](*given(b, h, span), parts[h, c], stats[h, c], factor)
 
