@@ -61,8 +61,8 @@ def triple(x: In[TILE], y: Out[TILE]):
 
 
 @kernel
-def grow(x: InOut[TILE], by: Scalar[F32]):
-    pto.store(x, pto.load(x) * 0.5 + by)
+def grow(x: InOut[TILE], by: Scalar[DType.I32]):
+    pto.store(x, pto.load(x) * 0.5 + pto.cast(by, F32))
 
 
 @kernel
@@ -173,7 +173,7 @@ def steps() -> Built:
     def run(steps, counts):
         for s in P.seq(steps):
             for i in P(counts[s]):
-                grow[s, i](tx[i], 1.5)
+                grow[s, i](tx[i], s + 1)
 
     return Built(run(DenseDyn(4), counts), [x])
 
@@ -188,7 +188,7 @@ def chains() -> Built:
     def run(rows, lens):
         for i in P(rows):
             for s in P.seq(lens[i]):
-                grow[i, s](tx[i], 0.25)
+                grow[i, s](tx[i], s + 1)
 
     return Built(run(DenseDyn(3), lengths), [x])
 

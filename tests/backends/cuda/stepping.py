@@ -14,6 +14,13 @@ from typing import Any
 import pytest
 
 
+# What blocks see of each other: their memory.
+_SWITCHES = (
+    *("create_atomic_rmw", "create_atomic_cas"),
+    *("create_load", "create_masked_load", "create_store", "create_masked_store"),
+)
+
+
 class Turns:
     """One of the blocks runs, the others wait for their turn."""
 
@@ -101,6 +108,6 @@ def stepped(monkeypatch: pytest.MonkeyPatch, seed: int) -> Generator[Turns]:
 
     with monkeypatch.context() as patch:
         patch.setattr(whole.GridExecutor, "__init__", init)
-        for name in ("create_atomic_rmw", "create_atomic_cas"):
+        for name in _SWITCHES:
             patch.setattr(whole.InterpreterBuilder, name, switching(name))
         yield turns

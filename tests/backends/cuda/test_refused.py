@@ -46,7 +46,7 @@ def test_dependences_that_only_a_run_could_find() -> None:
     @workload
     def run(rows):
         for i in P(rows):
-            grow[i](x[0:2], 1.0)
+            grow[i](x[0:2], 1)
 
     with pytest.raises(CompileError, match="cannot tell which tasks of 'grow'") as caught:
         run(DenseDyn(4)).compile(target="cuda")
