@@ -112,7 +112,7 @@ NUM_WARPS = Option(
     "1, 2, 4, 8 or 16",
     4,
     "warps of a block of threads, each of which runs one task at a time",
-    lambda value: value in (1, 2, 4, 8, 16) and value is not True,
+    lambda value: type(value) is int and value in (1, 2, 4, 8, 16),
 )
 NUM_STAGES = Option(
     "num_stages",

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-
 # What blocks see of each other: their memory.
 _SWITCHES = (
     *("create_atomic_rmw", "create_atomic_cas"),

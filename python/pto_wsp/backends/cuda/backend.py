@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from pto_wsp.backends.cuda.module import (
     Word,
 )
 from pto_wsp.backends.cuda.persistent import write_module
-from pto_wsp.backends.cuda.run import CudaRun
+from pto_wsp.backends.cuda.run import CudaRun, Inputs
 from pto_wsp.backends.reference import ReferenceBackend
 from pto_wsp.error_codes import Code
 from pto_wsp.kernels import LoadedKernel
@@ -59,16 +58,6 @@ class CudaBackend:
         self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
     ) -> CudaEngine:
         return CudaEngine(plan, kernels, options)
-
-
-@dataclass(slots=True)
-class Inputs:
-    """What a run was given, on the device: by symbol, PyTorch tensors and numbers. `copied` are
-    arrays of the host that tasks write."""
-
-    tensors: dict[int, Any] = field(default_factory=dict[int, Any])
-    numbers: dict[int, int | float] = field(default_factory=dict[int, int | float])
-    copied: dict[int, npt.NDArray[Any]] = field(default_factory=dict[int, npt.NDArray[Any]])
 
 
 class CudaEngine:

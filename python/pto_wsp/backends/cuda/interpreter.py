@@ -16,9 +16,9 @@ def _index(tensor: Any) -> int:
 
 @cache
 def repair() -> None:
-    """It multiplies the bits of bf16 instead of the numbers, cuts bits off where GPUs round, spreads
-    truth values as floats, and makes indices of arrays with one element, which NumPy does no
-    longer."""
+    """It multiplies the bits of bf16 instead of the numbers, cuts bits off where GPUs round,
+    spreads truth values as floats, and makes indices of arrays with one element, which NumPy does
+    no longer."""
     tl: Any = importlib.import_module("triton.language")
     whole: Any = importlib.import_module("triton.runtime.interpreter")
     plain_patch, builder = whole._patch_lang_tensor, whole.InterpreterBuilder

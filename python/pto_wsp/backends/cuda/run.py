@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,21 +14,41 @@ from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.module import Fault, Module, Need, Word
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import DeadlockError, ExecutionError, KernelError
-from pto_wsp.plan import Section
+from pto_wsp.plan import Plan, Section
 from pto_wsp.runtime.run_errors import run_error
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded, trace_dtype
 
-if TYPE_CHECKING:
-    from pto_wsp.backends.cuda.backend import CudaEngine, Inputs
-
 _U64 = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class Inputs:
+    """What a run was given, on the device: by symbol, PyTorch tensors and numbers. `copied` are
+    arrays of the host that tasks write."""
+
+    tensors: dict[int, Any] = field(default_factory=dict[int, Any])
+    numbers: dict[int, int | float] = field(default_factory=dict[int, int | float])
+    copied: dict[int, npt.NDArray[Any]] = field(default_factory=dict[int, npt.NDArray[Any]])
+
+
+class Host(Protocol):
+    """What a run needs of the engine that it belongs to."""
+
+    plan: Plan
+    workers: int
+
+    def words(self) -> list[int]: ...
+
+    def needs(self) -> list[int]: ...
+
+    def grow(self) -> None: ...
 
 
 class CudaRun:
     """Launched at once; `finish` waits for the end and looks for faults."""
 
-    def __init__(self, engine: CudaEngine, module: Module, inputs: Inputs, *, hashed: bool) -> None:
+    def __init__(self, engine: Host, module: Module, inputs: Inputs, *, hashed: bool) -> None:
         self._engine = engine
         self._module = module
         self._inputs = inputs
