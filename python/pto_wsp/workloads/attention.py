@@ -144,20 +144,18 @@ def paged_decode(
     group = _group(heads, kv_heads) * together
     cutting = _Cutting(tiers, page * max(1, 64 // page))
     factor = 1 / math.sqrt(dim) if scale is None else scale
+    paged = {"paged": True, "kv_heads": together}
     merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)
 
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
         def given(b, h, span):
-            """Queries, keys and values of KV heads."""
             mine = h if together == 1 else slice(h * together, (h + 1) * together)
             return q[b, h * group : (h + 1) * group], k[b, span, mine], v[b, span, mine]
 
         def whole(b, h):
             def call(tier: Tier) -> None:
-                attend = kernels.flash_attention(
-                    group, tier.block, dim, dtype, paged=True, kv_heads=together
-                )
+                attend = kernels.flash_attention(group, tier.block, dim, dtype, **paged)
                 result = out[b, h * group : (h + 1) * group]
                 attend[b, h](*given(b, h, slice(0, lens[b])), result, factor)
 
@@ -169,9 +167,7 @@ def paged_decode(
 
             def one(c, h):
                 def call(tier: Tier) -> None:
-                    attend = kernels.decode(
-                        group, tier.block, dim, dtype, paged=True, kv_heads=together
-                    )
+                    attend = kernels.decode(group, tier.block, dim, dtype, **paged)
                     span = slice(c * size, minimum((c + 1) * size, lens[b]))
                     attend[b, c, h](*given(b, h, span), parts[h, c], stats[h, c], factor)
 
