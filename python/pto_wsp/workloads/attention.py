@@ -131,8 +131,7 @@ def paged_decode(
     so that schedules can speak of them; all else is bound by `execute`, lengths at every step.
 
     A task takes `together` KV heads that follow each other, and `kv` has an element for as many.
-    One gives the most tasks; several read longer stretches of a page, or of a token where the heads
-    of a token are next to each other, which is faster: use all, by the number of workers.
+    One gives the most tasks; several read longer stretches, which is faster: all, by the workers.
 
     `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
     for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
