@@ -15,6 +15,8 @@ INSTALLED := .venv/.installed
 # Some tests share memory with torch. The local version names the CPU build: a plain torch may be
 # gigabytes of CUDA. An index that lacks it costs those tests, which pytest then lists as skipped.
 TORCH     := torch==2.13.0+cpu
+# The interpreter of this version is what the tests of the cuda target run in.
+TRITON    := triton==3.6.0
 TORCH_ASKED := .venv/.torch
 CORE      := $(shell find core -type f -not -name '.*' 2>/dev/null)
 CXX_FILES  = $(shell find core tests examples benchmarks -type f \( -name '*.cpp' -o -name '*.h' \
@@ -27,7 +29,7 @@ cmake = cxx=$(2) && $(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_CXX_COMPILE
 ctest = $(BIN)/ctest --test-dir build/$(1) --output-on-failure --no-tests=error -j $(JOBS)
 clang = $$(CLANGXX='$(CLANGXX)' tools/find-clang.sh $(1))
 
-.PHONY: help setup demo test test-cpp test-py soak lint lint-py lint-cpp format tsan asan fuzz \
+.PHONY: help setup demo test test-cpp test-py test-triton soak lint lint-py lint-cpp format tsan asan fuzz \
         bench bench-check golden wheel docs clean
 
 help:  ## list the targets
@@ -45,6 +47,8 @@ $(INSTALLED): $(TOOLS) pyproject.toml CMakeLists.txt $(CORE)
 $(TORCH_ASKED): $(INSTALLED)
 	@$(BIN)/pip install --quiet --retries 1 --no-compile '$(TORCH)' || \
 	  echo "note: $(TORCH) is not to be had; the tests that need torch are skipped"
+	@$(BIN)/pip install --quiet --retries 1 --no-compile '$(TRITON)' || \
+	  echo "note: $(TRITON) is not to be had; the tests of the cuda target are skipped"
 	@touch $@
 
 setup: $(INSTALLED)  ## make .venv, install the package into it, find both compilers
@@ -60,6 +64,8 @@ test-cpp: $(TOOLS)  ## build and run the C++ tests
 test-py: $(INSTALLED) $(TORCH_ASKED)  ## run the Python tests, without the soak tests
 	@$(mutants)
 	$(PY) tools/run_tests.py
+test-triton: $(INSTALLED) $(TORCH_ASKED)  ## compile the Triton form of kernels for a GPU, without one
+	PTO_WSP_TEST_GPU=compile $(PY) -m pytest tests/kernels/triton
 soak: $(INSTALLED)  ## run the long property tests
 	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak
 

@@ -35,7 +35,7 @@ def main(runs: int, scale: float, workers: int) -> Json:
 
 def one_pool(protocol: Protocol, pool: tuple[int, bool], workers: int, torch: Any) -> Json:
     batch = decode.make(*pool, protocol.scale)
-    work = decode.work(batch)
+    work = decode.work(batch, workers)
     with work.compile(num_threads=workers) as program:
         jobs = {"ours": _timed(program.execute), "stream": _stream(batch, workers)}
         theirs = None

@@ -65,12 +65,14 @@ def make(page: int, by_head: bool, scale: float) -> Batch:
     return Batch(page, lens, table, *memory, k, v, q, np.zeros_like(q))
 
 
-def work(batch: Batch) -> Workload:
-    decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, batch.page)
+def work(batch: Batch, workers: int) -> Workload:
+    """A task for each worker of the KV heads of a chunk: equal bytes, read in long stretches."""
+    together = KV_HEADS // math.gcd(KV_HEADS, workers)
+    decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, batch.page, together=together)
     return (
         decode(
             DenseDyn(SEQUENCES),
-            DenseDyn(KV_HEADS),
+            DenseDyn(KV_HEADS // together),
             batch.lens,
             Scalar(BLOCKS),
             Tensor(data=batch.q),

@@ -108,7 +108,7 @@ template <int kRows, int kVectors, class A, class B, class E>
     for (int v = 0; v < kVectors; ++v) row[v] = in_register(load_as<V>(b + p * b_row + v * kLanes));
     for (int i = 0; i < kRows; ++i) {
       const E x = element<E>(a[i * a_row + p * a_col]);
-      for (int v = 0; v < kVectors; ++v) sum[i][v] += x * row[v];
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = in_register(sum[i][v] + x * row[v]);
     }
   };
   i64 p = 0;
@@ -147,8 +147,20 @@ PTOWSP_TILE_ONCE void multiply_small(i64 k, const Sliver<A>& a, const Sliver<B>&
   if (k == 0) return multiply_nothing(a.count, b.count, to);
   LinesAhead ahead(next);
   i64 j = 0;
-  for (; j + 2 * kLanes <= b.count; j += 2 * kLanes) add_strips<2>(k, a, b, j, to, ahead);
-  for (; j + kLanes <= b.count; j += kLanes) add_strips<1>(k, a, b, j, to, ahead);
+  // Three vectors of four rows fill 16 registers; four are two and two, as one alone would wait for
+  // its own sums.
+  for (i64 left = b.count / kLanes; left > 0;) {
+    const i64 vectors = left == 3 || left > 4 ? 3 : std::min<i64>(left, 2);
+    if (vectors == 3) {
+      add_strips<3>(k, a, b, j, to, ahead);
+    } else if (vectors == 2) {
+      add_strips<2>(k, a, b, j, to, ahead);
+    } else {
+      add_strips<1>(k, a, b, j, to, ahead);
+    }
+    j += vectors * kLanes;
+    left -= vectors;
+  }
   for (; j < b.count; ++j) {
     for (i64 i = 0; i < a.count; ++i) {
       E* c = to.c + i * to.row + j;

@@ -215,4 +215,19 @@ void topk_row(const T* x, i64 n, i64 k, T* values, i32* indices, std::byte* scra
   detail::write_entries(detail::sort_entries(heap, heap + k, k), k, x, values, indices);
 }
 
+// Of each row the k largest, in order, and where they were.
+template <class V, class I, class A>
+void TTOPK(V& values, I& indices, const A& a, i64 k, std::byte* scratch) {
+  for (i64 i = 0; i < a.rows; ++i) {
+    topk_row(a.at(i, 0), a.cols, k, values.at(i, 0), indices.at(i, 0), scratch);
+  }
+}
+// Each row in order, and where its elements were.
+template <class V, class I, class A>
+void TSORT(V& values, I& indices, const A& a, bool descending, std::byte* scratch) {
+  for (i64 i = 0; i < a.rows; ++i) {
+    sort_row(a.at(i, 0), a.cols, descending, values.at(i, 0), indices.at(i, 0), scratch);
+  }
+}
+
 }  // namespace ptowsp::tile

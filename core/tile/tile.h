@@ -8,6 +8,8 @@
 
 #include <ptowsp_tile/arith.h>
 
+#include <cstdio>
+
 namespace ptowsp::tile {
 
 // A number that is known when the kernel is compiled. Assigning to it says the same number again.
@@ -212,8 +214,11 @@ PTOWSP_TILE void need(bool holds, const char* message) {
 PTOWSP_TILE void need_index(i64 index, i64 end, i64 extent, int dim, const char* where) {
   if (index < 0 || index >= end) [[unlikely]] {
     [](i64 i, i64 n, int d, const char* text) __attribute__((cold, noinline)) {
-      ptowsp_fail("index " + std::to_string(i) + " of dimension " + std::to_string(d) +
-                  ", which has " + std::to_string(n) + " elements (" + text + ")");
+      char message[512];  // sums of strings take longer to compile than most kernels
+      std::snprintf(message, sizeof message,
+                    "index %lld of dimension %d, which has %lld elements (%s)",
+                    static_cast<long long>(i), d, static_cast<long long>(n), text);
+      ptowsp_fail(message);
     }(index, extent, dim, where);
   }
 }

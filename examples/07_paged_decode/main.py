@@ -9,6 +9,7 @@ with NumPy, and the timeline written for Perfetto.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -59,14 +60,16 @@ def build(data: dict[str, np.ndarray], page: int, blocks: int, workers: int) -> 
 
     Each worker has its own KV heads: all heads of a chunk are equally long, so with a number of
     workers that divides the heads everyone reads the same number of bytes, whatever the lengths;
-    the sequence is in the key for other numbers. Sequences take turns, so that chunks of a long
+    the sequence is in the key for other numbers. The heads of a worker are one task, which reads
+    what is next to each other in a page at once. Sequences take turns, so that chunks of a long
     one are spread over the step instead of coming in a row.
     """
-    decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, page)
+    together = KV_HEADS // math.gcd(KV_HEADS, workers)
+    decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, page, together=together)
     return (
         decode(
             DenseDyn(len(data["lens"])),
-            DenseDyn(KV_HEADS),
+            DenseDyn(KV_HEADS // together),
             data["lens"],
             Scalar(blocks),
             Tensor(data=data["q"]),

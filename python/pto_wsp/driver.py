@@ -24,6 +24,7 @@ from pto_wsp.runtime.engine import SingleRunner, TaskDump, Verifier
 from pto_wsp.runtime.program import Program, register_loader
 
 _REFERENCE = "reference"  # tile kernels run there as NumPy: their meaning
+_CUDA = "cuda"  # makes its own code of them
 _TRACE_CAPACITY = 1 << 22  # events of each worker, where the user asks for no trace
 
 # A workload is immutable, so it has one plan; compiling it again only loads that.
@@ -99,7 +100,8 @@ def load(
     if verify == "schedule":
         plan = plan.with_trace(_TRACE_CAPACITY)
     backend.check(plan)
-    kernels = load_kernels(plan, callables, build, evaluate_tiles=target == _REFERENCE)
+    tiles = target in (_REFERENCE, _CUDA)
+    kernels = load_kernels(plan, callables, build, evaluate_tiles=tiles)
     engine = backend.load(plan, kernels, options)
     return Program(
         plan,

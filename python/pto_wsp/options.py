@@ -107,8 +107,47 @@ WORKSPACE_LIMIT = Option(
     _within(0, 2**63 - 1),
 )
 
+NUM_WARPS = Option(
+    "num_warps",
+    "1, 2, 4, 8 or 16",
+    4,
+    "warps of a block of threads, each of which runs one task at a time",
+    lambda value: type(value) is int and value in (1, 2, 4, 8, 16),
+)
+NUM_STAGES = Option(
+    "num_stages",
+    "an integer from 1 to 16",
+    3,
+    "how far loads of a kernel's loops run ahead",
+    _within(1, 16),
+)
+BLOCKS_PER_SM = Option(
+    "blocks_per_sm",
+    "an integer from 1 to 32",
+    2,
+    "blocks of threads for each multiprocessor of the GPU",
+    _within(1, 32),
+)
+MAX_REGISTERS = Option(
+    "max_registers",
+    "an integer from 0 to 255",
+    0,
+    "registers of a thread; fewer let more blocks run at a time; 0: as many as the compiler likes",
+    _within(0, 255),
+)
+TF32 = Option(
+    "tf32",
+    "True or False",
+    False,
+    "products of f32 tiles may be rounded to the precision of tensor cores",
+    _is_bool,
+)
+
 COMMON: tuple[Option[Any], ...] = (OPTIMIZATION_LEVEL, ENABLE_DEBUG, ENABLE_PROFILING, VERIFY)
-OPTIONS: tuple[Option[Any], ...] = (*COMMON, NUM_THREADS, SEED, WORKSPACE_LIMIT)
+OPTIONS: tuple[Option[Any], ...] = (
+    *(*COMMON, NUM_THREADS, SEED, WORKSPACE_LIMIT),
+    *(NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32),
+)
 
 # By name: why there is no such option, and what to do instead.
 ELSEWHERE: dict[str, tuple[str, str]] = {

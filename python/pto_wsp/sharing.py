@@ -5,6 +5,7 @@ A copy would lose what tasks write, so whatever cannot be used in place is refus
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +34,19 @@ class ArrayHolder:
     def data(self) -> npt.NDArray[Any] | None:
         """The array; None without one."""
         return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceArray:
+    """An array in the memory of a device; `array` is what the target's own library calls it."""
+
+    array: Any
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
 
 def share(value: object) -> npt.NDArray[Any]:

@@ -208,6 +208,24 @@ def split(target: str, q: Any, keys: list[dict[str, Any]], paged: bool) -> Any:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("tokens", [5, 32, 45])
+def test_several_kv_heads_at_once(target: str, tokens: int) -> None:
+    q, out = numbers(6, 24), np.zeros((6, 24), np.float32)
+    k, v = numbers(tokens, 3, 24, seed=1), numbers(tokens, 3, 24, seed=2)
+    given = {"q": q, "k": k, "v": v, "out": out, "scale": 0.3}
+    call(target, (kernels.flash_attention(6, 16, 24, kv_heads=3), given))
+    for h in range(3):
+        mine = slice(2 * h, 2 * h + 2)
+        exact = (each.astype(np.float64) for each in (q[mine], k[:, h], v[:, h]))
+        assert is_near(out[mine], attend(*exact, scale=0.3))
+
+
+def test_query_heads_have_to_share_kv_heads_evenly() -> None:
+    with pytest.raises(ValueError, match="4 query heads do not share 3 KV heads evenly"):
+        kernels.decode(4, 16, 24, kv_heads=3)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_decode_in_chunks(target: str) -> None:
     q, k, v = numbers(4, 24), numbers(45, 24, seed=1), numbers(45, 24, seed=2)
     keys = [{"k": k[i : i + 20], "v": v[i : i + 20]} for i in range(0, 45, 20)]

@@ -69,14 +69,18 @@ def make(
     return Batch(np.array(lens), q, pool(), pool(), table, np.full_like(q, np.nan))
 
 
-def work(batch: Batch, blocks: int = 64, tiers: tuple[Tier, ...] = SMALL) -> Workload:
+def work(
+    batch: Batch, blocks: int = 64, tiers: tuple[Tier, ...] = SMALL, together: int = 1
+) -> Workload:
     _, heads, dim = batch.q.shape
     _, page, kv_heads, _ = batch.k.shape
     dtype = next(d for d, kind in NUMPY.items() if kind == batch.q.dtype)
-    function = workloads.paged_decode(heads, kv_heads, dim, page, dtype, tiers=tiers)
+    function = workloads.paged_decode(
+        heads, kv_heads, dim, page, dtype, tiers=tiers, together=together
+    )
     return function(
         DenseDyn(len(batch.lens)),
-        DenseDyn(kv_heads),
+        DenseDyn(kv_heads // together),
         batch.lens,
         Scalar(blocks),
         Tensor(data=batch.q),
@@ -130,9 +134,21 @@ def test_ragged_batches(heads: int, kv_heads: int, dim: int, page: int, head_maj
             assert error(batch) < NEAR[DType.F32], blocks
 
 
-def test_half_precision_caches() -> None:
+@pytest.mark.parametrize(("together", "head_major"), [(2, True), (4, False)])
+def test_several_kv_heads_are_one_task(together: int, head_major: bool) -> None:
+    batch = make(LENS, 12, 4, 24, 5, head_major=head_major)
+    with work(batch, together=together).compile(num_threads=2) as program:
+        for blocks in (1, 17, 400):
+            batch.out.fill(np.nan)
+            program.execute(blocks=blocks)
+            assert error(batch) < NEAR[DType.F32], blocks
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_half_precision_caches(together: int) -> None:
     batch = make([0, 5, 33, 170, 700], 8, 2, 48, 16, dtype=DType.BF16)
-    with work(batch, tiers=(Tier(40, 32, 0), Tier(160, 32, 64))).compile(num_threads=2) as program:
+    tiers = (Tier(40, 32, 0), Tier(160, 32, 64))
+    with work(batch, tiers=tiers, together=together).compile(num_threads=2) as program:
         program.execute()
     assert error(batch) < NEAR[DType.BF16]
 
@@ -177,11 +193,11 @@ def test_the_tiers_of_long_sequences() -> None:
         assert error(batch) < NEAR[DType.F32]
 
 
-def traced(batch: Batch, blocks: int) -> Any:
+def traced(batch: Batch, blocks: int, together: int = 1) -> Any:
     """The trace of a scheduled run. Each tier has kernels of its own, with a number behind the
     name, which is left out here."""
     scheduled = (
-        work(batch, blocks)
+        work(batch, blocks, together=together)
         .order(batch=Interleaved(3))
         .dispatch(DispatchPolicy.affinity(lambda t: t.batch + t.kv))
         .task_graph(trace=TracePolicy.timestamps())
@@ -210,13 +226,14 @@ def test_there_are_no_more_chunks_than_blocks(blocks: int) -> None:
     assert 3 not in alone | cut
 
 
-def test_chunks_are_interleaved_and_bytes_balanced() -> None:
-    batch = make([1200, 1000, 900, 300, 64, 10], 8, 2, 32, 16)
-    trace = traced(batch, 40)
+@pytest.mark.parametrize(("kv_heads", "together"), [(2, 1), (4, 2)])
+def test_chunks_are_interleaved_and_bytes_balanced(kv_heads: int, together: int) -> None:
+    batch = make([1200, 1000, 900, 300, 64, 10], 8, kv_heads, 32, 16)
+    trace = traced(batch, 40, together)
     assert error(batch) < NEAR[DType.F32]
     first = trace[np.argsort(trace["seq"])][:9]
     assert first["indices"][:, 0].tolist() == [0, 1, 2] * 3
-    # The KV heads of a chunk have equal lengths, and each worker has one of two.
+    # The KV heads of a chunk have equal lengths, and each worker has one half of them.
     tasks = trace[np.isin(trace["kernel"], ["decode", "flash_attention"])]
     counts = np.bincount(tasks["worker"], minlength=2)
     assert counts[0] == counts[1]
@@ -225,3 +242,8 @@ def test_chunks_are_interleaved_and_bytes_balanced() -> None:
 def test_heads_have_to_share_evenly() -> None:
     with pytest.raises(ValueError, match="7 heads do not share 2 KV heads evenly"):
         workloads.paged_decode(7, 2, 16, 16)
+
+
+def test_heads_that_are_taken_together_have_to_divide_all() -> None:
+    with pytest.raises(ValueError, match="4 KV heads are no multiple of 3 together"):
+        workloads.paged_decode(8, 4, 16, 16, together=3)

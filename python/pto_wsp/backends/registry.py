@@ -17,6 +17,7 @@ AUTO = "auto"
 # In the order in which "auto" tries them.
 _BACKENDS = {
     "cpu_sim": "pto_wsp.backends.cpu:CpuBackend",
+    "cuda": "pto_wsp.backends.cuda:CudaBackend",
     "reference": "pto_wsp.backends.reference:ReferenceBackend",
 }
 # A machine by its name: the target, and which of its machine models.

@@ -9,6 +9,8 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from pto_wsp import config
@@ -16,16 +18,19 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.cache import KernelCache, hold
 from pto_wsp.kernels.compiler import (
+    SHARED,
     Build,
     Compiler,
     NoCompiler,
     base_flags,
     find_compiler,
     machine_isa,
+    num_cpus,
     run,
 )
 from pto_wsp.kernels.diagnostics import compile_error
 from pto_wsp.kernels.emit_cpp import UNIT_NAME, CppUnit
+from pto_wsp.kernels.parts import split
 from pto_wsp.plan import Plan
 
 # Headers of the package: what a unit includes, and what that leads to.
@@ -37,6 +42,9 @@ _INSTALL = (
     "install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: "
     "xcode-select --install), or set PTO_WSP_CXX, or give these kernels Python bodies"
 )
+
+_LIBRARY = "kernels.so"
+_FIND_INCLUDES = ("-MMD", "-MF", "deps")
 
 # A library stays loaded for the life of the process: threads may be inside it.
 _libraries: dict[Path, ctypes.CDLL] = {}
@@ -145,20 +153,36 @@ def _compile(
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
-    (folder / UNIT_NAME).write_text(unit.text, "utf-8")
     columns = () if compiler.is_clang else ("-fdiagnostics-column-unit=byte",)
-    command = (
-        *compiler.command,
-        *flags,
-        *columns,
-        *("-fdiagnostics-color=never", "-I.", "-MMD", "-MF", "deps"),
-        *(UNIT_NAME, "-o", "kernels.so"),
-    )
-    _tell(shlex.join(command))
-    done = run(command, cwd=folder)
-    if done.returncode != 0:
-        raise compile_error(plan, unit, done.stderr, shlex.join(command))
-    return folder / "kernels.so"
+    start = (*compiler.command, *flags, *columns, "-fdiagnostics-color=never", "-I.")
+    texts = split(unit, num_cpus())
+    names = [UNIT_NAME, *(f"part-{i}.cpp" for i in range(1, len(texts)))]
+    for name, text in zip(names, texts, strict=True):
+        (folder / name).write_text(text, "utf-8")
+    if len(texts) == 1:
+        commands = [(*start, *_FIND_INCLUDES, UNIT_NAME, "-o", _LIBRARY)]
+    else:
+        apart = (*(flag for flag in start if flag != SHARED), "-c")
+        # Only the first part can include files of the user.
+        commands = [
+            (*apart, *(_FIND_INCLUDES if name == UNIT_NAME else ()), name, "-o", f"{name}.o")
+            for name in names
+        ]
+        commands.append((*start, *(f"{name}.o" for name in names), "-o", _LIBRARY))
+    _run_all(plan, unit, commands[: len(names)], folder)
+    _run_all(plan, unit, commands[len(names) :], folder)
+    return folder / _LIBRARY
+
+
+def _run_all(plan: Plan, unit: CppUnit, commands: list[tuple[str, ...]], folder: Path) -> None:
+    """Runs commands at the same time."""
+    for command in commands:
+        _tell(shlex.join(command))
+    with ThreadPoolExecutor(max(1, len(commands))) as pool:
+        done = list(pool.map(partial(run, cwd=folder), commands))
+    for command, each in zip(commands, done, strict=True):
+        if each.returncode != 0:
+            raise compile_error(plan, unit, each.stderr, shlex.join(command))
 
 
 def _has_foreign_includes(folder: Path, headers: Mapping[str, str]) -> bool:

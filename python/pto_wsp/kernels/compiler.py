@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pto_wsp import config
 
+SHARED = "-shared"  # one of the base flags; only where there is something to link
 _CANDIDATES = ("c++", "g++", "clang++")
 
 
@@ -109,7 +110,7 @@ def base_flags(build: Build) -> tuple[str, ...]:
         *(("-g", "-fno-omit-frame-pointer") if build.debug else ()),
         *_native_flags(),
         "-fPIC",
-        "-shared",
+        SHARED,
         "-fvisibility=hidden",
         "-fno-math-errno",
         "-fno-trapping-math",
@@ -124,6 +125,13 @@ def _native_flags() -> tuple[str, ...]:
             return ("-mcpu=native",)
         case _:
             return ()
+
+
+def num_cpus() -> int:
+    """How many compilers may run at the same time."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @functools.cache

@@ -17,14 +17,14 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, PlanError
 from pto_wsp.kernels.cpp_words import CPP_WORDS
-from pto_wsp.kernels.emit_tile import HEADERS as TILE_HEADERS
-from pto_wsp.kernels.emit_tile import SHARING_HEADER, TileSource, emit_tile
+from pto_wsp.kernels.emit_tile import TileSource, emit_tile
 from pto_wsp.kernels.sharing import view_params, views_of_calls
 from pto_wsp.kernels.tile_body import kernel_params, tile_kernel
 from pto_wsp.kernels.tile_ir import RefType
 from pto_wsp.plan import AccessMode, BodyForm, Param, ParamKind, Plan, Section
 
 UNIT_NAME = "ptowsp-kernels.cpp"
+KERNEL_INCLUDE = "#include <ptowsp_kernel/ptowsp_kernel.h>"
 
 CPP_TYPES: Mapping[DType, str] = {
     DType.F64: "double",
@@ -54,11 +54,23 @@ class CppBody:
 @dataclass(frozen=True, slots=True)
 class CppUnit:
     """Generated C++. `kernels` are the KERNEL indices with an entry point in it; `labels` maps the
-    file names that messages about bodies carry to KERNEL indices."""
+    file names that messages about bodies carry to KERNEL indices. Each tile kernel can be compiled
+    apart from all else."""
 
     text: str
     kernels: tuple[int, ...]
     labels: Mapping[str, int]
+    tiles: tuple[TileLines, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TileLines:
+    """The lines of a tile kernel in a unit, from `begin` up to `end`, which count from 0; and the
+    headers that it includes."""
+
+    begin: int
+    end: int
+    includes: tuple[str, ...]
 
 
 def entry_point(kernel: int) -> str:
@@ -119,15 +131,14 @@ def _emit_unit(
     if not found:
         return None
     writer = _Writer()
-    writer.line("#include <ptowsp_kernel/ptowsp_kernel.h>")
+    writer.line(KERNEL_INCLUDE)
     lines = [_include_line(text) for body in bodies.values() if body for text in body.includes]
-    headers = (
-        (*TILE_HEADERS, SHARING_HEADER) if any(t.shares for t in tiles.values()) else TILE_HEADERS
-    )
-    lines += [f"#include <ptowsp_tile/{header}>" for header in headers if tiles]
+    includes = {i: _includes(tile) for i, tile in tiles.items()}
+    lines += [line for each in includes.values() for line in each]
     for line in dict.fromkeys(lines):
         writer.line(line)
     labels: dict[str, int] = {}
+    tile_lines: list[TileLines] = []
     for index in found:
         label = _label(plan.kernel_names[index], index, labels)
         labels[label] = index
@@ -135,8 +146,10 @@ def _emit_unit(
         if body is not None:
             _emit_kernel(writer, plan, index, body.source, label)
         else:
+            begin = writer.here() - 1
             _emit_tile_kernel(writer, plan, index, tiles[index])
-    return CppUnit(writer.text(), tuple(found), labels)
+            tile_lines.append(TileLines(begin, writer.here() - 1, includes[index]))
+    return CppUnit(writer.text(), tuple(found), labels, tuple(tile_lines))
 
 
 def is_tile(plan: Plan, kernel: int) -> bool:
@@ -158,6 +171,10 @@ class _Writer:
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
+
+
+def _includes(tile: TileSource) -> tuple[str, ...]:
+    return tuple(f"#include <ptowsp_tile/{header}>" for header in tile.headers)
 
 
 def _include_line(text: str) -> str:

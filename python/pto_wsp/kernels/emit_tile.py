@@ -18,7 +18,7 @@ from pto_wsp.kernels.tile_ir import Op, RefType, ScalarType, Statement, TileKern
 from pto_wsp.kernels.tile_moves import emit_move, emit_paged_load, emit_paged_store
 from pto_wsp.kernels.tile_passes import RowGroup, StoreTarget, is_row_wise
 from pto_wsp.kernels.tile_rows import emit_rows
-from pto_wsp.kernels.tile_uses import is_pure_scalar
+from pto_wsp.kernels.tile_uses import is_pure_scalar, walk
 from pto_wsp.kernels.tile_windows import (
     Region,
     address,
@@ -37,8 +37,18 @@ from pto_wsp.kernels.tile_writer import Place, Writer, one_line
 from pto_wsp.plan import AccessMode
 
 MAX_SCRATCH = 1 << 30  # bytes of tiles; far more than any cache
-HEADERS = ("map.h", "reduce.h", "move.h", "paged.h", "product.h")
-SHARING_HEADER = "share.h"
+# Headers of core/tile/: those of every kernel, and those that only some need. Products and sorting
+# take long to compile.
+_HEADERS = ("map.h", "reduce.h", "move.h")
+PRODUCT_HEADER = "product.h"
+_HEADER_OF = {
+    Op.MATMUL: PRODUCT_HEADER,
+    Op.MATMUL_ACC: PRODUCT_HEADER,
+    Op.TOPK: "sort.h",
+    Op.SORT: "sort.h",
+}
+_PAGED_HEADER = "paged.h"
+_SHARING_HEADER = "share.h"
 _USING = ("using namespace ptowsp::tile;", "using ptowsp::bf16;", "using ptowsp::f16;")
 _SCRATCH = "[[maybe_unused]] std::byte* scratch"
 
@@ -46,11 +56,12 @@ _SCRATCH = "[[maybe_unused]] std::byte* scratch"
 @dataclass(frozen=True, slots=True)
 class TileSource:
     """C++ that defines `body(<parameters>, std::byte* scratch)` and kScratchBytes, for a namespace
-    of its own. `scratch_bytes` are those of its tiles; products and sorting may need more."""
+    of its own, and the headers of core/tile/ that it needs. `scratch_bytes` are those of its tiles;
+    products and sorting may need more."""
 
     text: str
     scratch_bytes: int
-    shares: bool = False  # whether parameters may lie in the same memory
+    headers: tuple[str, ...]
 
 
 def emit_tile(kernel: TileKernel, shared: frozenset[int] = frozenset()) -> TileSource:
@@ -77,7 +88,7 @@ def emit_tile(kernel: TileKernel, shared: frozenset[int] = frozenset()) -> TileS
     lines.append(f"    apart::body({arguments});")
     lines += ["  }", "}"]
     most = max(source.scratch_bytes, other.scratch_bytes)
-    return TileSource("\n".join(lines) + "\n", most, shares=True)
+    return TileSource("\n".join(lines) + "\n", most, (*source.headers, _SHARING_HEADER))
 
 
 @dataclass(slots=True)
@@ -150,7 +161,7 @@ class _Emitter:
         lines.append("  } else {")
         lines.append(f"    tiles<false>({arguments});")
         lines += ["  }", "}"]
-        return TileSource("\n".join(lines) + "\n", scratch_bytes)
+        return TileSource("\n".join(lines) + "\n", scratch_bytes, _headers(kernel))
 
     # --- statements ---
 
@@ -320,6 +331,13 @@ class _Emitter:
         group.stores.append(StoreTarget(stmt, base, dims, region.shape))
         assert self._open is not None
         self._open.stored.add(region.param.number)
+
+
+def _headers(kernel: TileKernel) -> tuple[str, ...]:
+    more = [_HEADER_OF[stmt.op] for stmt in walk(kernel.body) if stmt.op in _HEADER_OF]
+    if any(isinstance(param.type, RefType) and param.type.paged for param in kernel.params):
+        more.append(_PAGED_HEADER)
+    return (*_HEADERS, *sorted(set(more)))
 
 
 def _too_large(kernel: TileKernel, scratch_bytes: int) -> CompileError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pto_wsp import ir
@@ -139,10 +139,20 @@ def _constant(expr: ir.Expr) -> int | None:
 
 
 def _most(extent: ir.Expr) -> Polynomial | None:
-    """An upper bound that is a constant or one product: min(64, n - i) is at most 64."""
+    """An upper bound that is a constant or one product: min(64, n - i) is at most 64, and so is
+    min(i + 64, n) - i, the extent of a tile."""
     if isinstance(extent, ir.Binary) and extent.op is ir.BinaryOp.MIN:
-        sides = [_most(extent.lhs), _most(extent.rhs)]
-        known = [side for side in sides if side is not None]
-        return min(known, key=lambda side: not side.is_constant, default=None)
+        return _smaller([_most(extent.lhs), _most(extent.rhs)])
+    if isinstance(extent, ir.Binary) and extent.op is ir.BinaryOp.SUB:
+        end = extent.lhs
+        if isinstance(end, ir.Binary) and end.op is ir.BinaryOp.MIN:
+            ends = (replace(extent, lhs=side) for side in (end.lhs, end.rhs))
+            return _smaller([_most(each) for each in ends])
     found = _sum_of(extent)
     return found if found is not None and len(found.terms) <= 1 else None
+
+
+def _smaller(bounds: list[Polynomial | None]) -> Polynomial | None:
+    """The one that says more: a constant."""
+    known = [bound for bound in bounds if bound is not None]
+    return min(known, key=lambda bound: not bound.is_constant, default=None)

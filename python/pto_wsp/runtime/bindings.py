@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, cast
 
@@ -16,10 +16,12 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import Const, Plan, Section, Symbol, SymbolKind
 from pto_wsp.runtime.run_errors import run_error
-from pto_wsp.sharing import NotShared, share
+from pto_wsp.sharing import DeviceArray, NotShared, share
 from pto_wsp.srcloc import SrcLoc
 
-Value = int | float | npt.NDArray[Any]
+Value = int | float | npt.NDArray[Any] | DeviceArray
+# What a target makes of an array in its device's memory; None of any other.
+Adopt = Callable[[object], DeviceArray | None]
 _COMPILED = "the program was compiled for what it has here"
 
 
@@ -36,8 +38,11 @@ class Bound:
 class Binder:
     """Knows a plan's symbols and what they are bound to when a run names nothing else."""
 
-    def __init__(self, plan: Plan, defaults: Mapping[str, object]) -> None:
+    def __init__(
+        self, plan: Plan, defaults: Mapping[str, object], adopt: Adopt | None = None
+    ) -> None:
         self._plan = plan
+        self._adopt = adopt
         self._symbols = plan.records(Symbol)
         self._names = [plan.string(s.name) for s in self._symbols]
         self._index = {name: i for i, name in enumerate(self._names)}
@@ -112,7 +117,7 @@ class Binder:
         ):
             return Bound(index, value)
         found = self._accept_array(index, self._symbols[index], value)
-        return Bound(index, found, not found.flags.writeable)
+        return Bound(index, found, isinstance(found, np.ndarray) and not found.flags.writeable)
 
     def _accept_number(self, index: int, value: object) -> int | float:
         symbol = self._symbols[index]
@@ -139,11 +144,13 @@ class Binder:
             raise self._mismatch(index, f"a number, not {kind}", "pass a Python number")
         return float(cast(float, value))
 
-    def _accept_array(self, index: int, symbol: Symbol, value: object) -> npt.NDArray[Any]:
+    def _accept_array(
+        self, index: int, symbol: Symbol, value: object
+    ) -> npt.NDArray[Any] | DeviceArray:
         if symbol.kind == SymbolKind.ARRAY and isinstance(value, (list, tuple)):
             value = _integers(cast(object, value), DType(symbol.dtype).numpy)
         try:
-            array = share(value)
+            array = self._on_device(value) or share(value)
         except NotShared as refusal:
             wanted = f"an array that can be used in place, not {refusal.what}"
             raise self._not_shared(index, wanted, refusal.why, refusal.fix) from refusal
@@ -160,6 +167,11 @@ class Binder:
             dimensions = f"{symbol.rank} dimensions, not {array.ndim}"
             raise self._mismatch(index, dimensions, "pass array.reshape(...)", Code.BINDING_RANK)
         return array
+
+    def _on_device(self, value: object) -> DeviceArray | None:
+        if isinstance(value, DeviceArray):
+            return value
+        return None if self._adopt is None else self._adopt(value)
 
     def _mismatch(
         self,
@@ -197,7 +209,7 @@ def _number(dtype: DType, bits: int) -> int | float:
 
 def show(value: Value) -> str:
     """A value as people read it: arrays by dtype and shape."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | DeviceArray):
         return f"{value.dtype}{list(value.shape)}"
     return str(value)
 

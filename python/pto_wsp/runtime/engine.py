@@ -14,6 +14,7 @@ from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.descriptors import Layout
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
+from pto_wsp.sharing import DeviceArray
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -168,6 +169,15 @@ class ControlledEngine(Protocol):
         hashed: bool = False,
     ) -> Run:
         """Like `Engine.start`. Raises if the recording is of another run."""
+        ...
+
+
+@runtime_checkable
+class DeviceEngine(Protocol):
+    """An engine whose runs use arrays in the memory of a device where they lie."""
+
+    def adopt(self, value: object) -> DeviceArray | None:
+        """An array of the device; None of anything else."""
         ...
 
 

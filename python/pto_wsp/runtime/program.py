@@ -25,6 +25,7 @@ from pto_wsp.runtime.descriptors import layout_of
 from pto_wsp.runtime.engine import (
     Control,
     ControlledEngine,
+    DeviceEngine,
     Engine,
     Generated,
     QuickEngine,
@@ -90,7 +91,8 @@ class Program:
         self.chosen = chosen  # why target="auto" has chosen it, or empty
         self._engine = engine
         self._quick = engine if verifier is None and isinstance(engine, QuickEngine) else None
-        self._binder = Binder(plan, defaults or {})
+        adopt = engine.adopt if isinstance(engine, DeviceEngine) else None
+        self._binder = Binder(plan, defaults or {}, adopt)
         self._pending: list[Run] = []
         self._last: Run | None = None
         self._closed = False

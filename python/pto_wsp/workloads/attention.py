@@ -55,6 +55,11 @@ class _Cutting:
     tiers: tuple[Tier, ...]
     unit: int
 
+    @property
+    def all(self) -> bool:
+        """Whether sequences of every length may be cut."""
+        return all(tier.chunk for tier in self.tiers)
+
     def by_tier(self, length, of):
         """What `of` says of the tier of a sequence; only what is chosen costs time."""
         found = of(self.tiers[-1])
@@ -86,7 +91,10 @@ class _Cutting:
         # Rounding up adds less than one chunk to each sequence, so `enough` is.
         total, more = reduce_sum(sequences, lambda b: lens[b]), blocks - sequences
         enough = select(more > 0, _ceil(total, maximum(more, 1)), total)
-        return select(fits(1), 1, search(2, maximum(_ceil(enough, self.unit), 2), fits))
+        last = maximum(_ceil(enough, self.unit), 2)
+        # Where every sequence is cut, chunks of less than the mean are too many.
+        first = maximum(_ceil(_ceil(total, maximum(blocks, 1)), self.unit), 2) if self.all else 2
+        return select(fits(1), 1, search(minimum(first, last), last, fits))
 
 
 def _call_by_tier(length, tiers: Sequence[Tier], call: Callable[[Tier], None]) -> None:
@@ -112,6 +120,7 @@ def paged_decode(
     *,
     tiers: tuple[Tier, ...] = DECODE_TIERS,
     scale: float | None = None,
+    together: int = 1,
 ) -> Any:
     """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
 
@@ -121,37 +130,43 @@ def paged_decode(
     gives zeros. `batch` and `kv` are axes of as many elements as there are sequences and KV heads,
     so that schedules can speak of them; all else is bound by `execute`, lengths at every step.
 
+    A task takes `together` KV heads that follow each other, and `kv` has an element for as many.
+    One gives the most tasks; several read longer stretches, which is faster: all, by the workers.
+
     `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
     for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
     at least one. A sequence of one chunk is written at once; partial results of others are
     temporaries, which are merged.
     """
-    group = _group(heads, kv_heads)
+    if together < 1 or kv_heads % together:
+        raise ValueError(f"{kv_heads} KV heads are no multiple of {together} together")
+    group = _group(heads, kv_heads) * together
     cutting = _Cutting(tiers, page * max(1, 64 // page))
     factor = 1 / math.sqrt(dim) if scale is None else scale
+    paged = {"paged": True, "kv_heads": together}
     merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)
 
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
         def given(b, h, span):
-            """Queries, keys and values of a KV head."""
-            return q[b, h * group : (h + 1) * group], k[b, span, h], v[b, span, h]
+            mine = h if together == 1 else slice(h * together, (h + 1) * together)
+            return q[b, h * group : (h + 1) * group], k[b, span, mine], v[b, span, mine]
 
         def whole(b, h):
             def call(tier: Tier) -> None:
-                attend = kernels.flash_attention(group, tier.block, dim, dtype, paged=True)
+                attend = kernels.flash_attention(group, tier.block, dim, dtype, **paged)
                 result = out[b, h * group : (h + 1) * group]
                 attend[b, h](*given(b, h, slice(0, lens[b])), result, factor)
 
             _call_by_tier(lens[b], tiers, call)
 
         def cut(b, size, chunks):
-            parts = Tensor.temp((kv_heads, chunks, group, dim), DType.F32, name="parts")
-            stats = Tensor.temp((kv_heads, chunks, group, 2), DType.F32, name="stats")
+            parts = Tensor.temp((kv_heads // together, chunks, group, dim), DType.F32, name="parts")
+            stats = Tensor.temp((kv_heads // together, chunks, group, 2), DType.F32, name="stats")
 
             def one(c, h):
                 def call(tier: Tier) -> None:
-                    attend = kernels.decode(group, tier.block, dim, dtype, paged=True)
+                    attend = kernels.decode(group, tier.block, dim, dtype, **paged)
                     span = slice(c * size, minimum((c + 1) * size, lens[b]))
                     attend[b, c, h](*given(b, h, span), parts[h, c], stats[h, c], factor)
 

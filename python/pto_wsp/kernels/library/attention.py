@@ -3,45 +3,90 @@
 # Annotations are values here, made from the arguments around them.
 # pyright: basic, reportInvalidTypeForm=false, reportArgumentType=false
 import functools
+from dataclasses import dataclass
+from typing import Any
 
 from pto_wsp import DType, In, Kernel, Out, PagedTensor, Scalar, Tensor, Tile, kernel, pto
 
 F32 = DType.F32
 NEVER = float("-inf")
+_CHUNKS = 16  # that are merged at a time
 HIDDEN = -1e30  # a score whose exponential is 0 beside any other; a difference of two is no NaN
 
 
-def _attend(q, k, v, rows: int, cols: int, dim: int, scale, hide=None, least: float = NEVER):
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys, or values, of a task, `cols` tokens of which are a block: [token, dim], or [token,
+    head, dim] with several KV heads, which the same number of query rows look at each."""
+
+    memory: Any
+    cols: int
+    dim: int
+    heads: int = 1
+
+    def block(self, at, head: int):
+        where = (
+            slice(at, at + self.cols),
+            *((head,) if self.heads > 1 else ()),
+            slice(0, self.dim),
+        )
+        return pto.cast(pto.load(self.memory[where]), F32)
+
+    def each(self, of, *tiles):
+        """`of(head, its rows of each tile)` for each head, one below the other."""
+        if self.heads == 1:
+            return of(0, *tiles)
+        rows = [tile.shape[0] // self.heads for tile in tiles]
+
+        def head(h: int):
+            mine = [
+                tile[h * n : (h + 1) * n, 0 : tile.shape[1]]
+                for n, tile in zip(rows, tiles, strict=True)
+            ]
+            return of(h, *mine)
+
+        return pto.concat([head(h) for h in range(self.heads)])
+
+
+def _attend(q, k: _Keys, v: _Keys, scale, hide=None, least: float = NEVER):
     """Goes over the keys once: what `carry` holds afterwards are the largest score of each row, the
     sum of exponentials and the sum of values, both relative to it. `hide(scores, at)` gives the
-    scores of the keys from `at` on that are seen, and `least` for others."""
+    scores of the keys from `at` on that are seen, and `least` for others. The heads of a block come
+    one after the other: pages are read whole, which memory likes better than a part of each."""
+    rows = q.shape[0]
     s = pto.carry(
         most=pto.full((rows, 1), least, F32),
         total=pto.zeros((rows, 1), F32),
-        sum=pto.zeros((rows, dim), F32),
+        sum=pto.zeros((rows, v.dim), F32),
     )
     query = pto.cast(q, F32) * scale
-    for at in pto.for_range(0, k.shape[0], cols):
-        keys = pto.load(k[at : at + cols, 0:dim])
-        scores = pto.matmul(query, pto.cast(keys, F32).T)
+    if k.heads > 1:
+        query = pto.pad(query, 0.0)  # rows of a head are where they are counted to be
+    for at in pto.for_range(0, k.memory.shape[0], k.cols):
+        scores = k.each(lambda h, mine, at=at: pto.matmul(mine, k.block(at, h).T), query)
         if hide is not None:
             scores = hide(scores, at)
         most = pto.maximum(s.most, pto.row_max(scores))
         shares = pto.exp(scores - most)
         before = pto.exp(s.most - most)
-        values = pto.load(v[at : at + cols, 0:dim])
         s.total = s.total * before + pto.row_sum(shares)
-        s.sum = pto.matmul_acc(s.sum * before, shares, pto.cast(values, F32))
+        s.sum = v.each(
+            lambda h, sums, mine, at=at: pto.matmul_acc(sums, mine, v.block(at, h)),
+            s.sum * before,
+            shares,
+        )
         s.most = most
     return s
 
 
 @functools.cache
 def flash_attention(
-    rows: int, cols: int, dim: int, dtype: DType = F32, *, paged: bool = False
+    rows: int, cols: int, dim: int, dtype: DType = F32, *, paged: bool = False, kv_heads: int = 1
 ) -> Kernel:
     """`flash_attention(q, k, v, out, scale)`: `rows` queries against all keys, `cols` of them at a
-    time, without ever holding the matrix of scores."""
+    time, without ever holding the matrix of scores. With several `kv_heads`, `k` and `v` are
+    [token, head, dim], and the rows are shared out among the heads, in order."""
+    _check_shares(rows, kv_heads)
     tile = Tile[rows, dim, dtype]
     cache = PagedTensor if paged else Tensor
 
@@ -49,10 +94,16 @@ def flash_attention(
     def flash_attention(
         q: In[tile], k: In[cache], v: In[cache], out: Out[tile], scale: Scalar[F32]
     ):
-        s = _attend(q, k, v, rows, cols, dim, scale)
+        keys, values = (_Keys(each, cols, dim, kv_heads) for each in (k, v))
+        s = _attend(q, keys, values, scale)
         pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
 
     return flash_attention
+
+
+def _check_shares(rows: int, kv_heads: int) -> None:
+    if kv_heads < 1 or rows % kv_heads:
+        raise ValueError(f"{rows} query heads do not share {kv_heads} KV heads evenly")
 
 
 @functools.cache
@@ -94,7 +145,8 @@ def masked_attention(
                 s.scores = pto.where(seen, s.scores, HIDDEN)
             return s.scores
 
-        s = _attend(q, k, v, rows, cols, dim, scale, hide if causal else None, HIDDEN)
+        keys, values = (_Keys(each, cols, dim) for each in (k, v))
+        s = _attend(q, keys, values, scale, hide if causal else None, HIDDEN)
         # Of a query that has seen nothing yet the sums are wrong, but relative to HIDDEN: the first
         # key that it sees makes them nothing.
         shares = pto.where(s.most > HIDDEN, pto.recip(s.total), 0.0)
@@ -104,10 +156,13 @@ def masked_attention(
 
 
 @functools.cache
-def decode(heads: int, cols: int, dim: int, dtype: DType = F32, *, paged: bool = False) -> Kernel:
+def decode(
+    heads: int, cols: int, dim: int, dtype: DType = F32, *, paged: bool = False, kv_heads: int = 1
+) -> Kernel:
     """`decode(q, k, v, part, stats, scale)`: one chunk of the keys for the query heads that share
     them. `part` is the sum of values, `stats` holds the largest score and the sum of exponentials;
-    `merge_partials` puts chunks together."""
+    `merge_partials` puts chunks together. Several `kv_heads` as in `flash_attention`."""
+    _check_shares(heads, kv_heads)
     cache = PagedTensor if paged else Tensor
 
     @kernel
@@ -119,7 +174,8 @@ def decode(heads: int, cols: int, dim: int, dtype: DType = F32, *, paged: bool =
         stats: Out[Tile[heads, 2, F32]],
         scale: Scalar[F32],
     ):
-        s = _attend(q, k, v, heads, cols, dim, scale)
+        keys, values = (_Keys(each, cols, dim, kv_heads) for each in (k, v))
+        s = _attend(q, keys, values, scale)
         pto.store(part, s.sum)
         pto.store(stats[0:heads, 0:1], s.most)
         pto.store(stats[0:heads, 1:2], s.total)
@@ -134,19 +190,23 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
 
     @kernel
     def merge_partials(parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]):
-        s = pto.carry(
-            most=pto.full((heads, 1), NEVER, F32),
-            total=pto.zeros((heads, 1), F32),
-            sum=pto.zeros((heads, dim), F32),
-        )
-        for c in pto.for_range(0, parts.shape[0]):
-            there = pto.load(stats[c, 0:heads, 0:1])
-            most = pto.maximum(s.most, there)
-            before, now = pto.exp(s.most - most), pto.exp(there - most)
-            s.total = s.total * before + pto.load(stats[c, 0:heads, 1:2]) * now
-            s.sum = s.sum * before + pto.load(parts[c, 0:heads, 0:dim]) * now
-            s.most = most
-        pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
+        for head in pto.for_range(0, heads):
+            s = pto.carry(
+                most=pto.full((1, 1), NEVER, F32),
+                total=pto.zeros((1, 1), F32),
+                sum=pto.zeros((1, dim), F32),
+            )
+            for c in pto.for_range(0, parts.shape[0], _CHUNKS):
+                chunks = slice(c, c + _CHUNKS)
+                there = pto.load(stats[chunks, head, 0:1])
+                most = pto.maximum(s.most, pto.col_max(there))
+                before, now = pto.exp(s.most - most), pto.exp(there - most)
+                total = pto.load(stats[chunks, head, 1:2]) * now
+                s.total = s.total * before + pto.col_sum(total)
+                s.sum = s.sum * before + pto.col_sum(pto.load(parts[chunks, head, 0:dim]) * now)
+                s.most = most
+            merged = pto.cast(s.sum * pto.recip(s.total), dtype)
+            pto.store(out[head : head + 1, 0:dim], merged)
 
     return merge_partials
 

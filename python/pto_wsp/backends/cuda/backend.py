@@ -1,0 +1,320 @@
+"""The backend: plans as kernels, runs as launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pto_wsp.backends.cuda import device
+from pto_wsp.backends.cuda.check import check_plan
+from pto_wsp.backends.cuda.code import Known
+from pto_wsp.backends.cuda.module import (
+    CTRL_WORDS,
+    MOST_TASKS,
+    NEED_WORDS,
+    Argument,
+    Kind,
+    Module,
+    Need,
+    Word,
+)
+from pto_wsp.backends.cuda.persistent import write_module
+from pto_wsp.backends.cuda.run import CudaRun, Inputs
+from pto_wsp.backends.reference import ReferenceBackend
+from pto_wsp.error_codes import Code
+from pto_wsp.kernels import LoadedKernel
+from pto_wsp.kernels.triton_code import TritonOptions
+from pto_wsp.options import BLOCKS_PER_SM, MAX_REGISTERS, NUM_STAGES, NUM_WARPS, TF32
+from pto_wsp.plan import NONE, Access, AccessMode, Plan, Section, Symbol, Tensor
+from pto_wsp.plan.disasm import directive_texts
+from pto_wsp.runtime.bindings import Bound, Value
+from pto_wsp.runtime.descriptors import Layout
+from pto_wsp.runtime.engine import Explained, Generated
+from pto_wsp.runtime.run_errors import run_error
+from pto_wsp.runtime.stats import Stats
+from pto_wsp.sharing import DeviceArray
+
+_FIRST_EVENTS, _FIRST_SPACE = 1 << 16, 1 << 24  # counters and bytes before anything is known
+_TRIES = 1 << 24  # polls of a counter, some seconds
+
+
+class CudaBackend:
+    """Runs plans whose tasks can be found by number, and whose dependences are proved."""
+
+    name = "cuda"
+    options: frozenset[str] = frozenset(
+        option.name for option in (NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32)
+    )
+
+    def check(self, plan: Plan) -> None:
+        device.torch()
+        check_plan(plan)
+
+    def load(
+        self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
+    ) -> CudaEngine:
+        return CudaEngine(plan, kernels, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """A launch that may be repeated: everything it was given lies on the device."""
+
+    values: tuple[Value, ...]
+    module: Module
+    inputs: Inputs
+
+    def is_for(self, values: tuple[Value | None, ...]) -> bool:
+        if values is self.values:
+            return True
+        return all(
+            a is b or (isinstance(a, int | float) and a == b)
+            for a, b in zip(values, self.values, strict=True)
+        )
+
+
+class CudaEngine:
+    """A plan on the device. Runs go into the current stream, in the order of `start`."""
+
+    def __init__(
+        self, plan: Plan, kernels: tuple[LoadedKernel, ...], options: Mapping[str, object]
+    ) -> None:
+        self.plan = plan
+        self._kernels = kernels
+        self._options = options
+        self.workers = device.num_sms() * BLOCKS_PER_SM.of(options)
+        self._triton = TritonOptions(
+            num_stages=NUM_STAGES.of(options), tf32=TF32.of(options), narrow=True
+        )
+        self._launch_options: dict[str, int] = {"num_warps": NUM_WARPS.of(options)}
+        if MAX_REGISTERS.of(options):
+            self._launch_options["maxnreg"] = MAX_REGISTERS.of(options)
+        self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
+        self._again: _Again | None = None
+        self._relaunch: Callable[[], None] | None = None
+        self.module = write_module(plan, self._triton, Known())
+        torch, where = device.torch(), device.name()
+        self._ctrl = torch.zeros(CTRL_WORDS, dtype=torch.int32, device=where)
+        self._need = torch.zeros(NEED_WORDS, dtype=torch.int64, device=where)
+        self._events = torch.zeros(2 * _FIRST_EVENTS, dtype=torch.int32, device=where)
+        self._space = torch.empty(_FIRST_SPACE, dtype=torch.int8, device=where)
+        self._written = _written(plan)
+        # Polls of a counter before a wait is given up. The interpreter runs one block after the
+        # other, so that whoever waits there waits for ever.
+        self.tries = 1 if device.is_interpreted() else _TRIES
+
+    # --- running ---
+
+    def adopt(self, value: object) -> DeviceArray | None:
+        """Arrays of PyTorch, and of whoever offers DLPack."""
+        return device.adopt(value)
+
+    def start(
+        self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
+    ) -> CudaRun:
+        inputs = self._inputs(bindings)
+        module, kernel = self._module(inputs)
+        run = CudaRun(self, module, inputs, hashed=hashed)
+        run.launch(lambda: self._launch(module, kernel, inputs, hashed=hashed))
+        values = tuple(bound.value for bound in bindings)
+        self._again = None
+        if not hashed and not any(isinstance(value, np.ndarray) for value in values):
+            self._again = _Again(values, module, inputs)
+        if not asynchronous:
+            run.finish()
+        return run
+
+    def start_quick(
+        self,
+        current: tuple[Value | None, ...],
+        changed: dict[str, object],
+        *,
+        asynchronous: bool,
+    ) -> tuple[CudaRun, tuple[Value, ...]] | None:
+        """The last launch once more, if nothing but the contents of memory may have changed."""
+        again = self._again
+        if changed or again is None or self._relaunch is None or not again.is_for(current):
+            return None
+        run = CudaRun(self, again.module, again.inputs, hashed=False)
+        run.launch(self._relaunch)
+        if not asynchronous:
+            run.finish()
+        return run, again.values
+
+    def _inputs(self, bindings: tuple[Bound, ...]) -> Inputs:
+        found = Inputs()
+        arrays: dict[int, npt.NDArray[Any]] = {}
+        for symbol, bound in enumerate(bindings):
+            value = bound.value
+            if isinstance(value, DeviceArray):
+                found.tensors[symbol] = value.array
+            elif isinstance(value, np.ndarray):
+                arrays[symbol] = value
+                first = next(s for s, array in arrays.items() if array is value)
+                known = found.tensors.get(first)
+                found.tensors[symbol] = device.to_device(value) if known is None else known
+                if symbol in self._written:
+                    found.copied[symbol] = value
+            else:
+                found.numbers[symbol] = value
+        self._check_apart(arrays, found)
+        return found
+
+    def _check_apart(self, arrays: dict[int, npt.NDArray[Any]], inputs: Inputs) -> None:
+        """What tasks write is no other tensor as well: dependences were found by name."""
+        on_device = {s: t for s, t in inputs.tensors.items() if s not in arrays}
+        for symbol in self._written:
+            for other in inputs.tensors:
+                if other == symbol:
+                    continue
+                if symbol in arrays and other in arrays:
+                    shared = np.may_share_memory(arrays[symbol], arrays[other])
+                else:
+                    both = symbol in on_device and other in on_device
+                    shared = both and device.overlap(on_device[symbol], on_device[other])
+                if shared:
+                    raise self._not_apart(symbol, other)
+
+    def _not_apart(self, symbol: int, other: int) -> Exception:
+        names = [self.plan.string(self.plan.records(Symbol)[s].name) for s in (symbol, other)]
+        return run_error(
+            Code.ARRAY_WRITTEN,
+            f"{names[0]!r}, which tasks write, shares memory with {names[1]!r}",
+            loc=self.plan.loc(Section.SYMBOL, symbol),
+            why="a GPU knows dependences by the names of tensors",
+        )
+
+    def _tensor(self, inputs: Inputs, tensor: int) -> Any:
+        return inputs.tensors[self.plan.records(Tensor)[tensor].symbol]
+
+    def _module(self, inputs: Inputs) -> tuple[Module, Any]:
+        """The kernel for tensors that lie like these."""
+        known = self._known(inputs)
+        if known.key not in self._modules:
+            module = write_module(self.plan, self._triton, known)
+            self._modules[known.key] = module, device.load_source(module.text)
+        return self._modules[known.key]
+
+    def _known(self, inputs: Inputs) -> Known:
+        """What of these tensors is compiled in: inner extents, how they lie, tokens a page. Of page
+        tables, which grow with the longest sequence, nothing but whether two are one."""
+        tensors = self.plan.records(Tensor)
+        tables = {t.table for t in tensors if t.table != NONE}
+        extents = {(t, d): int(self._tensor(inputs, t).shape[d]) for t, d in self.module.wanted}
+        strides: dict[tuple[int, int], int] = {}
+        same: dict[int, int] = {}
+        places: dict[tuple[object, ...], int] = {}
+        for index, record in enumerate(tensors):
+            if record.pool != NONE:
+                extents[record.pool, 1] = int(self._tensor(inputs, record.pool).shape[1])
+            if record.symbol == NONE:
+                continue
+            tensor = inputs.tensors[record.symbol]
+            if index not in tables:
+                strides |= {(index, d): n for d, n in enumerate(tensor.stride())}
+                continue
+            place = tensor.data_ptr(), tensor.stride(), tensor.shape
+            if places.setdefault(place, index) != index:
+                same[index] = places[place]
+        return Known(extents, strides, same)
+
+    def _launch(self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool) -> None:
+        if hashed:
+            self._need.zero_()
+        arguments = (
+            *(self._value(inputs, argument) for argument in module.arguments),
+            *(self._ctrl, self._need),
+            *(self._events, len(self._events) // 2),
+            *(self._space, len(self._space)),
+            *(self.tries, not module.waits, hashed),
+        )
+        compiled = kernel[(self.workers,)](*arguments, **self._launch_options)
+        # What Triton asks of arguments at each launch is known of these.
+        launch = None if compiled is None else compiled[(self.workers, 1, 1)]
+        self._relaunch = None if launch is None else partial(launch, *arguments)
+
+    def _value(self, inputs: Inputs, argument: Argument) -> Any:
+        match argument.kind:
+            case Kind.POINTER:
+                return self._tensor(inputs, argument.number)
+            case Kind.STRIDE:
+                return self._tensor(inputs, argument.number).stride(argument.dim)
+            case Kind.EXTENT | Kind.PAGE:
+                return self._tensor(inputs, argument.number).shape[argument.dim]
+            case Kind.NUMBER:
+                return inputs.numbers[argument.number]
+            case Kind.ARRAY:
+                return inputs.tensors[argument.number]
+            case Kind.ARRAY_EXTENT:
+                return inputs.tensors[argument.number].shape[argument.dim]
+            case Kind.ARRAY_STRIDE:
+                return inputs.tensors[argument.number].stride(argument.dim)
+
+    # --- what a run left behind ---
+
+    def grow(self) -> None:
+        """Room for what the last run needed; nothing of it was run."""
+        self._relaunch = None  # it has the addresses of what there was
+        torch, where, need = device.torch(), device.name(), self.needs()
+        if need[Need.TICKETS] >= MOST_TASKS:
+            message = f"a run of {need[Need.TICKETS]} tasks; there may be {MOST_TASKS - 1}"
+            raise run_error(Code.MACHINE_RESOURCES, message)
+        if need[Need.EVENTS] > len(self._events) // 2:
+            self._events = torch.zeros(4 * need[Need.EVENTS], dtype=torch.int32, device=where)
+        if need[Need.SPACE] > len(self._space):
+            more = need[Need.SPACE] + need[Need.SPACE] // 4
+            self._space = torch.empty(more, dtype=torch.int8, device=where)
+
+    def words(self) -> list[int]:
+        """The control words. After a fault everything is as at the beginning."""
+        found = [int(word) for word in self._ctrl.cpu()]
+        if found[Word.ERROR] or found[Word.KERNEL]:
+            self._ctrl.zero_()
+            self._events.zero_()
+        return found
+
+    def needs(self) -> list[int]:
+        return [int(word) for word in self._need.cpu()]
+
+    # --- questions ---
+
+    def trace_to(self, path: Path) -> None:
+        raise run_error(
+            Code.TARGET_LIMIT,
+            f"the cuda target writes no trace to {str(path)!r}",
+            why="it has none",
+        )
+
+    def generate(self, bindings: tuple[Bound, ...]) -> Generated:
+        return ReferenceBackend().load(self.plan, self._kernels, {}).generate(bindings)
+
+    def descriptors(self, bindings: tuple[Bound, ...], layout: Layout) -> npt.NDArray[np.uint32]:
+        return ReferenceBackend().load(self.plan, self._kernels, {}).descriptors(bindings, layout)
+
+    def explain(self, stats: Stats | None) -> list[Explained]:
+        del stats
+        how = "dependences were found when the kernel was written"
+        return [
+            Explained(text, how, "", self.plan.loc(Section.SCHEDULE, index))
+            for index, text in enumerate(directive_texts(self.plan))
+        ]
+
+    def clone(self) -> CudaEngine:
+        return CudaEngine(self.plan, self._kernels, self._options)
+
+    def close(self) -> None:
+        device.synchronize()
+
+
+def _written(plan: Plan) -> set[int]:
+    """Symbols of tensors that tasks write, pools of pages included."""
+    tensors = plan.records(Tensor)
+    named = [tensors[a.tensor] for a in plan.records(Access) if a.mode != AccessMode.IN]
+    pools = [tensors[t.pool].symbol for t in named if t.pool != NONE]
+    return {t.symbol for t in named if t.symbol != NONE} | set(pools)

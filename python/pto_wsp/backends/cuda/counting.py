@@ -1,0 +1,323 @@
+"""How many tasks a block has, and which of them is the n-th.
+
+Tasks are numbered in program order. A loop whose iterations have equally many is divided by that
+number; of any other the counts of its iterations are added up, a block of them at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from pto_wsp.backends.cuda.code import I64, Code, Scope
+from pto_wsp.backends.cuda.nest import (
+    Block,
+    Branch,
+    Call,
+    Item,
+    Let,
+    Loop,
+    Path,
+    Phases,
+    Temporary,
+)
+from pto_wsp.plan import Axis, Plan
+
+SCAN = 128  # iterations whose counts are added up at a time
+I32 = "tl.int32"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a task is: the scope of its loops; for each open loop its iteration number by level;
+    for each ordered construct (by pc) how many tasks of it come before this part."""
+
+    scope: Scope
+    iterations: dict[int, str]
+    before: dict[int, str]
+    path: Path = ()
+
+    def inside(self, scope: Scope, item: Loop | Branch | Phases, part: int = 0) -> Found:
+        path = (*self.path, (item, part))
+        return Found(scope, self.iterations, self.before, path)
+
+
+class Counter:
+    """Writes counts and searches. `weight(call, scope)` is how many tickets a call takes, mostly
+    1."""
+
+    def __init__(self, plan: Plan, code: Code, weight: Callable[[Call, Scope], str]) -> None:
+        self._axes = plan.records(Axis)
+        self._code = code
+        self._weight = weight
+        self._lets: dict[int, frozenset[int]] = {}
+
+    # --- what is known ---
+
+    def depends(self, block: Block) -> frozenset[int]:
+        """The levels of loops on which the number of tasks of a block depends."""
+        found: frozenset[int] = frozenset()
+        for item in block:
+            match item:
+                case Let():
+                    self._lets[item.number] = self.node_depends(item.value)
+                case Call() | Temporary():
+                    pass
+                case Branch():
+                    found |= self.node_depends(item.condition)
+                    found |= self.depends(item.then) | self.depends(item.other)
+                case Phases():
+                    for child in item.children:
+                        found |= self.depends(child)
+                case Loop():
+                    found |= self.node_depends(self._axes[item.axis].extent)
+                    found |= self.depends(item.body) - {item.level}
+                case _:
+                    assert_never(item)
+        return found
+
+    def node_depends(self, node: int) -> frozenset[int]:
+        """The levels of loops that an expression reads, through lets."""
+        found = self._code.depends(node)
+        lets = [self._lets.get(-1 - k, frozenset[int]()) for k in found if k < 0]
+        return frozenset(k for k in found if k >= 0).union(*lets)
+
+    def varies(self, loop: Loop) -> bool:
+        """Whether its iterations have different numbers of tasks."""
+        return loop.level in self.depends(loop.body)
+
+    # --- counts ---
+
+    def extent_node(self, loop: Loop) -> int:
+        return self._axes[loop.axis].extent
+
+    def extent(self, loop: Loop, scope: Scope) -> str:
+        return self._code.named(_at_least(self._code.value(self._axes[loop.axis].extent, scope)))
+
+    def start(self, loop: Loop, scope: Scope) -> str:
+        return self._code.value(self._axes[loop.axis].start, scope)
+
+    def variable(self, loop: Loop, iteration: str, scope: Scope) -> str:
+        """The value of a loop's variable in an iteration."""
+        start = self.start(loop, scope)
+        return iteration if start == "0" else self._code.named(f"{iteration} + {start}", "i")
+
+    def count(self, block: Block, scope: Scope) -> str:
+        """A number or name of type i64. Lets of the block become known to the scope."""
+        total = 0
+        terms: list[str] = []
+        for item in block:
+            term = self._count_item(item, scope)
+            if term.isdigit():
+                total += int(term)
+            else:
+                terms.append(term)
+        if total or not terms:
+            terms.append(str(total))
+        return self._code.named(" + ".join(terms), "n")
+
+    def _count_item(self, item: Item, scope: Scope) -> str:
+        match item:
+            case Call():
+                return self._weight(item, scope)
+            case Let():
+                self._code.let(item.number, item.value, scope)
+                return "0"
+            case Branch():
+                condition = self._code.value(item.condition, scope)
+                then = self.count(item.then, scope.inner())
+                other = self.count(item.other, scope.inner())
+                if then == other:
+                    return then
+                return self._code.named(f"tl.where({condition}, {then}, {other})", "n")
+            case Phases():
+                return self.count(tuple(i for child in item.children for i in child), scope)
+            case Loop():
+                return self._count_loop(item, scope)
+            case _:
+                return "0"
+
+    def _count_loop(self, loop: Loop, scope: Scope) -> str:
+        extent = self.extent(loop, scope)
+        if not self.varies(loop):
+            inner = self._code.enter(scope, loop.level, self.start(loop, scope))
+            each = self.count(loop.body, inner)
+            if "0" in (each, extent):
+                return "0"
+            return extent if each == "1" else self._code.named(f"{extent} * {each}", "n")
+        return self.total(loop, scope, lambda inner: self.count(loop.body, inner))
+
+    def total(self, loop: Loop, scope: Scope, of: Callable[[Scope], str]) -> str:
+        """The sum of what `of` says of each iteration: a block of them at a time, or, where the
+        scope has blocks already, one after the other."""
+        code, extent = self._code, self.extent(loop, scope)
+        total, at = code.fresh("n"), code.fresh("j")
+        shape = f"({scope.lanes},)" if scope.lanes else "()"
+        code.line(f"{total} = tl.full({shape}, 0, {I64})")
+        code.line(f"{at} = tl.full((), 0, {I64})")
+        most = code.named(f"tl.max({total} + {extent}, 0)") if scope.lanes else extent
+        with code.block(f"while {at} < {most}:"):
+            numbers = at
+            if not scope.lanes:
+                numbers = code.named(f"{at} + tl.arange(0, {SCAN})", "ks")
+            variable = self.variable(loop, numbers, scope)
+            inner = code.enter(scope, loop.level, variable, lanes=SCAN)
+            value = f"tl.where({numbers} < {extent}, {of(inner)}, 0)"
+            code.line(f"{total} += {value if scope.lanes else f'tl.sum({value}, 0)'}")
+            code.line(f"{at} += {1 if scope.lanes else SCAN}")
+        return total
+
+
+def _at_least(extent: str) -> str:
+    """An extent is never negative."""
+    return extent if extent.isdigit() else f"tl.maximum({extent}, 0)"
+
+
+class Finder:
+    """Writes the search for the task of a number: what of `nest` it is, and in which iterations."""
+
+    def __init__(self, code: Code, counter: Counter, leaf: Callable[[Call, Found], None]) -> None:
+        self._code = code
+        self._counter = counter
+        self._leaf = leaf
+
+    def find(self, block: Block, number: str, found: Found) -> None:
+        """The task `number` (i32) of a block; `number` is less than the block's count."""
+        code, counter = self._code, self._counter
+        while block and isinstance(block[0], Let | Temporary):
+            if isinstance(block[0], Let):
+                code.let(block[0].number, block[0].value, found.scope)
+            block = block[1:]
+        if not block:
+            return
+        item, rest = block[0], block[1:]
+        if all(isinstance(each, Let | Temporary) for each in rest):
+            self._item(item, number, found)
+            return
+        count = counter.count((item,), found.scope.inner())
+        if count == "0":
+            self.find(rest, number, found)
+            return
+        short = count if count.isdigit() else code.named(f"({count}).to({I32})", "n")
+        with code.block(f"if {number} < {short}:"):
+            self._item(item, number, _inner(found))
+        with code.block("else:"):
+            self.find(rest, code.named(f"{number} - {short}", "r"), _inner(found))
+
+    def _item(self, item: Item, number: str, found: Found) -> None:
+        match item:
+            case Call():
+                self._leaf(item, found)
+            case Branch():
+                condition = self._code.value(item.condition, found.scope)
+                if not item.other:
+                    self.find(item.then, number, found.inside(found.scope, item))
+                    return
+                with self._code.block(f"if {condition}:"):
+                    self.find(item.then, number, found.inside(found.scope.inner(), item))
+                with self._code.block("else:"):
+                    self.find(item.other, number, found.inside(found.scope.inner(), item, 1))
+            case Phases():
+                self._phases(item, number, found)
+            case Loop():
+                self._loop(item, number, found)
+            case _:
+                raise AssertionError(item)
+
+    def _phases(self, item: Phases, number: str, found: Found) -> None:
+        """Each part knows how many tasks the parts before it have."""
+        code, scope, done, opened = self._code, found.scope, "0", 0
+        for part, child in enumerate(item.children):
+            before = {**found.before, item.pc: done}
+            inner = Found(scope, found.iterations, before, found.path).inside(scope, item, part)
+            rest = code.named(f"{number} - {done}", "r")
+            if part == len(item.children) - 1:
+                self.find(child, rest, inner)
+                break
+            count = self._counter.count(child, scope)
+            end = code.named(f"(tl.full((), 0, {I64}) + {done} + {count}).to({I32})", "n")
+            with code.block(f"if {number} < {end}:"):
+                self.find(child, rest, _inner(inner))
+            code.open("else:")
+            opened += 1
+            scope, done = scope.inner(), end
+        for _ in range(opened):
+            code.close()
+
+    def _loop(self, loop: Loop, number: str, found: Found) -> None:
+        code, counter = self._code, self._counter
+        iteration, rest, done = code.fresh("k"), code.fresh("r"), code.fresh("d")
+        if counter.varies(loop):
+            self._scan(loop, number, found.scope, (iteration, rest, done))
+        else:
+            start = counter.start(loop, found.scope)
+            inner = code.enter(found.scope, loop.level, start)
+            each = counter.count(loop.body, inner)
+            short = each if each.isdigit() else code.named(f"({each}).to({I32})", "n")
+            code.line(
+                f"{iteration} = {number} // {short}" if short != "1" else f"{iteration} = {number}"
+            )
+            code.line(f"{done} = {iteration} * {short}")
+            code.line(f"{rest} = {number} - {done}")
+        wide = code.named(f"({iteration}).to({I64})", "k")
+        variable = counter.variable(loop, wide, found.scope)
+        scope = code.enter(found.scope, loop.level, variable)
+        outer = {k: v for k, v in found.iterations.items() if k < loop.level}
+        before = {**found.before, loop.pc: done} if loop.ordered else found.before
+        inside = Found(scope, {**outer, loop.level: wide}, before, found.path)
+        self.find(loop.body, rest, inside.inside(scope, loop))
+
+    def _scan(self, loop: Loop, number: str, scope: Scope, names: tuple[str, str, str]) -> None:
+        """Counts of iterations, a block at a time, until the block that has the task."""
+        code = self._code
+        iteration, rest, done = names
+        lanes = code.fresh("lane")
+        with code.in_prelude():
+            code.line(f"{lanes} = tl.arange(0, {SCAN})")
+        at, counts, ends, all_ = (code.fresh(s) for s in ("at", "counts", "ends", "all"))
+        if self._is_closed(loop):
+            with code.in_prelude():
+                first = self._first(loop, lanes, code.closed)
+        else:
+            first = self._first(loop, lanes, scope)
+        code.line(f"{at} = tl.full((), 0, {I32})")
+        code.line(f"{rest} = {number} + tl.full((), 0, {I32})")
+        code.line(f"{counts}, {ends}, {all_} = {', '.join(first)}")
+        with code.block(f"while {rest} >= {all_}:"):
+            code.line(f"{rest} -= {all_}")
+            code.line(f"{at} += {SCAN}")
+            code.line(f"{counts} = {self._block(loop, lanes, at, scope)}")
+            code.line(f"{ends} = tl.cumsum({counts}, 0)")
+            code.line(f"{all_} = tl.sum({counts}, 0)")
+        code.line(f"{iteration} = tl.sum(({ends} <= {rest}).to({I32}), 0)")
+        skipped = f"tl.sum(tl.where({lanes} < {iteration}, {counts}, 0), 0)"
+        code.line(f"{rest} -= {skipped}")
+        code.line(f"{iteration} += {at}")
+        code.line(f"{done} = {number} - {rest}")
+
+    def _is_closed(self, loop: Loop) -> bool:
+        """Whether the counts of its iterations depend on no other loop."""
+        outer = self._counter.depends(loop.body) - {loop.level}
+        return not outer and not self._counter.node_depends(self._counter.extent_node(loop))
+
+    def _first(self, loop: Loop, lanes: str, scope: Scope) -> tuple[str, str, str]:
+        """Counts of the first block, their sums up to each, and of all."""
+        code = self._code
+        counts = self._block(loop, lanes, "0", scope)
+        ends = code.named(f"tl.cumsum({counts}, 0)", "ends")
+        return counts, ends, code.named(f"tl.sum({counts}, 0)", "all")
+
+    def _block(self, loop: Loop, lanes: str, at: str, scope: Scope) -> str:
+        """The counts of SCAN iterations from `at` on, i32; 0 beyond the last."""
+        code, counter = self._code, self._counter
+        numbers = code.named(f"({lanes} + {at}).to({I64})", "ks")
+        extent = counter.extent(loop, scope)
+        inner = code.enter(scope, loop.level, "", lanes=SCAN)
+        inner.loops[loop.level] = counter.variable(loop, numbers, scope)
+        count = counter.count(loop.body, inner)
+        return code.named(f"tl.where({numbers} < {extent}, {count}, 0).to({I32})", "counts")
+
+
+def _inner(found: Found) -> Found:
+    return Found(found.scope.inner(), found.iterations, found.before, found.path)

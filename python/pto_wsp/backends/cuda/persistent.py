@@ -1,0 +1,318 @@
+"""Writes the one kernel of a plan: each block of threads takes a number, finds the task that has
+it, waits for what that task waits for, runs it, and says so.
+
+Numbers are handed out in program order, so that a block only ever waits for tasks that blocks
+before it have taken: it never matters how many blocks run at once. See docs/design/0014-cuda.md.
+"""
+
+from __future__ import annotations
+
+from pto_wsp.backends.cuda.calls import Calls
+from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
+from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
+from pto_wsp.backends.cuda.module import (
+    FIXED,
+    HELPERS,
+    MOST_TASKS,
+    UNSPECIALISED,
+    Argument,
+    Fault,
+    Kind,
+    Module,
+    Need,
+    Word,
+)
+from pto_wsp.backends.cuda.nest import Block, Branch, Call, Loop, Path, Phases, read_nest
+from pto_wsp.backends.cuda.regions import Regions, page_name
+from pto_wsp.backends.cuda.sync import Group, Synchronisation, Tasks, Wait
+from pto_wsp.backends.cuda.temporaries import Temporaries
+from pto_wsp.backends.cuda.waiting import Counters, inside
+from pto_wsp.dtypes import DType
+from pto_wsp.kernels.triton_code import HEADER, TritonOptions, helper_text
+from pto_wsp.plan import Plan, Section, Symbol
+
+
+class _Writer:
+    def __init__(self, plan: Plan, options: TritonOptions, known: Known) -> None:
+        self._plan = plan
+        self.nest: Block = read_nest(plan)
+        self.sync = Synchronisation(plan, self.nest)
+        self.code = Code(plan, known)
+        self.counter = Counter(plan, self.code, self._weight)
+        self.counters = Counters(plan, self.nest, self.code, self.counter, self.sync)
+        self.regions = Regions(plan, self.code)
+        self.temps = Temporaries(plan, self.nest, self.code, self.counter, self.counters)
+        self.calls = Calls(plan, self.code, self.regions, self.temps, options)
+        self.waits: list[Wait] = []
+
+    def _weight(self, call: Call, scope: Scope) -> str:
+        """Tickets of a call: none if the last task it waits for runs it, unless there is none."""
+        tasks = self.sync.tasks[call.site]
+        if tasks.rides is None:
+            return "1"
+        group = tasks.rides.group
+        given = {
+            loop.level: self._iteration(tasks.loops[place.level], scope)
+            for loop, place in zip(group.loops, tasks.rides.places, strict=True)
+        }
+        # Lets of other blocks may not be known here, so that nothing is taken from the scope.
+        free = Scope(lets={**self.code.closed.lets}, lanes=scope.lanes)
+        need = self.counters.expected(group, given, free)
+        if need.isdigit():
+            return "0" if int(need) else "1"
+        return self.code.named(f"tl.where({need} == 0, 1, 0)", "n")
+
+    def _iteration(self, loop: Loop, scope: Scope) -> str:
+        start, variable = self.counter.start(loop, scope), scope.loops[loop.level]
+        return variable if start == "0" else self.code.named(f"{variable} - {start}", "k")
+
+    # --- the main loop ---
+
+    def write(self) -> None:
+        code = self.code
+        self.counter.depends(self.nest)  # learns what lets depend on
+        self.counters.place()
+        self.temps.place()
+        with code.in_prelude():
+            tickets = self.counter.count(self.nest, code.closed)
+            tasks = tickets
+            if any(each.rides for each in self.sync.tasks.values()):
+                tasks = Counter(self._plan, code, lambda call, scope: "1").count(
+                    self.nest, Scope(lets={**code.closed.lets})
+                )
+            code.line(f"tickets = tl.full((), 0, {I64}) + {tickets}")
+            code.line(f"tasks = tl.full((), 0, {I64}) + {tasks}")
+            code.line(f"events = tl.full((), 0, {I64}) + {self.counters.used}")
+            code.line(f"space = tl.full((), 0, {I64}) + {self.temps.used}")
+        self._begin()
+        with code.block("if DIRECT:"):
+            code.line("t = pid")
+        with code.block("else:"):
+            code.line(f't = tl.atomic_add(CTRL + {Word.TICKET:d}, 1, sem="relaxed")')
+        with code.block("while t < total:"):
+            finder = Finder(code, self.counter, self._leaf)
+            finder.find(self.nest, "t", Found(Scope(lets={**code.closed.lets}), {}, {}))
+            code.line(f't = tl.atomic_add(CTRL + {Word.TICKET:d}, 1, sem="relaxed")')
+            with code.block("if DIRECT:"):
+                code.line("t += blocks")
+        self._end()
+
+    def _begin(self) -> None:
+        """Says what the run needs; without room for it there are no tasks. The counters of the last
+        run are cleared: they are those of the next one."""
+        code = self.code
+        code.line("pid = tl.program_id(0)")
+        code.line("blocks = tl.num_programs(0)")
+        code.line(f"epoch = tl.load(CTRL + {Word.EPOCH:d})")
+        code.line(f"fits = (tickets < {MOST_TASKS}) & (events <= EVENT_CAP) & (space <= SPACE_CAP)")
+        with code.block("if pid == 0:"):
+            for word in (Need.TICKETS, Need.EVENTS, Need.SPACE, Need.TASKS):
+                code.line(f"tl.store(NEED + {word:d}, {word.name.lower()})")
+            with code.block("if fits == 0:"):
+                code.line(f"pto_fault(CTRL, {Fault.CAPACITY:d}, 0, 0, 0)")
+        code.line(f"total = tl.where(fits, tickets, 0).to({I32})")
+        code.line(f"HASHES = NEED + {Need.HASH:d}")
+        code.line("counters = EVENTS + (epoch & 1).to(tl.int64) * EVENT_CAP")
+        code.line("others = EVENTS + (1 - (epoch & 1)).to(tl.int64) * EVENT_CAP")
+        code.line(f"used = tl.load(CTRL + {Word.EVENTS_USED:d})")
+        code.line("clear = pid * 1024")
+        with code.block("while clear < used:"):
+            code.line("at = clear + tl.arange(0, 1024)")
+            code.line(f"tl.store(others + at, tl.zeros((1024,), {I32}), mask=at < used)")
+            code.line("clear += blocks * 1024")
+
+    def _end(self) -> None:
+        """The last block to end prepares the next run."""
+        code = self.code
+        code.line("tl.debug_barrier()")
+        code.line(f'ended = tl.atomic_add(CTRL + {Word.ENDED:d}, 1, sem="acq_rel")')
+        with code.block("if ended == blocks - 1:"):
+            code.line(f"tl.store(CTRL + {Word.TICKET:d}, 0)")
+            code.line(f"tl.store(CTRL + {Word.ENDED:d}, 0)")
+            code.line(f"tl.store(CTRL + {Word.EVENTS_USED:d}, tl.where(fits, events, 0).to({I32}))")
+            code.line(f"tl.store(CTRL + {Word.EPOCH:d}, epoch + 1)")
+
+    # --- one task ---
+
+    def _leaf(self, call: Call, found: Found) -> None:
+        tasks = self.sync.tasks[call.site]
+        self.code.line(f"# {self._title(call)}")
+        if tasks.rides is None:
+            self._structural_waits(tasks, found)
+            for wait in tasks.waits:
+                self._wait(call, wait, found)
+        self._run(call, tasks, found)
+
+    def _title(self, call: Call) -> str:
+        loc = self._plan.debug_loc(Section.SITE, call.site)
+        return f"{self._plan.site_name(call.site)}{'' if loc is None else f' at {loc}'}"
+
+    def _structural_waits(self, tasks: Tasks, found: Found) -> None:
+        by_pc = {group.pc: group for group in tasks.signals if not group.sites}
+        for item, _ in tasks.path:
+            if isinstance(item, Branch) or item.pc not in by_pc:
+                continue
+            group = by_pc[item.pc]
+            before = found.before[item.pc]
+            if before == "0":
+                continue
+            wait = Wait(group, (), "order")
+            slot = self.counters.slot(group, [found.iterations[g.level] for g in group.loops])
+            self._write_wait(tasks.call, wait, slot, before)
+
+    def _wait(self, call: Call, wait: Wait, found: Found) -> None:
+        given = self.counters.instance(wait, found)
+        if wait.is_here:
+            need = self.counters.expected(wait.group, given, found.scope, found.path)
+        else:
+            free = Scope(lets={**self.code.closed.lets})
+            need = self.counters.expected(wait.group, given, free)
+        if need == "0":
+            return
+        slot = self.counters.slot(wait.group, [given[g.level] for g in wait.group.loops])
+        self._write_wait(call, wait, slot, need)
+
+    def _write_wait(self, call: Call, wait: Wait, slot: str, need: str) -> None:
+        number = len(self.waits)
+        self.waits.append(wait)
+        name = self.code.fresh("need")
+        self.code.line(f"{name} = tl.full((), 0, {I64}) + {need}")
+        with self.code.block(f"if {name} > 0:"):
+            self.code.line(
+                f"pto_wait(CTRL, counters + {slot}, {name}, TRIES, {call.site}, t, {number})"
+            )
+
+    def _run(self, call: Call, tasks: Tasks, found: Found) -> None:
+        """The kernel, and what is said afterwards."""
+        code = self.code
+        self.calls.write(call, found)
+        if not tasks.signals:
+            return
+        code.line("tl.debug_barrier()")
+        for group in tasks.signals:
+            slot = self.counters.slot(group, [found.iterations[g.level] for g in group.loops])
+            riders = [
+                each
+                for each in self.sync.tasks.values()
+                if each.rides is not None and each.rides.group is group
+            ]
+            if not riders:
+                code.line(f'tl.atomic_add(counters + {slot}, 1, sem="release")')
+                continue
+            last = code.fresh("last")
+            code.line(f'{last} = tl.atomic_add(counters + {slot}, 1, sem="acq_rel") + 1')
+            given = {g.level: found.iterations[g.level] for g in group.loops}
+            need = self.counters.expected(group, given, found.scope, self._around(group, found))
+            with code.block(f"if {last} == {need}:"):
+                for rider in riders:
+                    self._ride(rider, found)
+
+    @staticmethod
+    def _around(group: Group, found: Found) -> Path:
+        """What is around a task up to the first loop that does not number the group's instances."""
+        path: list[tuple[Loop | Branch | Phases, int]] = []
+        for item, part in found.path:
+            if isinstance(item, Loop) and item not in group.loops:
+                break
+            path.append((item, part))
+        return tuple(path)
+
+    def _ride(self, rider: Tasks, source: Found) -> None:
+        """A task that is run by the last of those it waits for."""
+        assert rider.rides is not None
+        code = self.code
+        pairs = zip(rider.rides.group.loops, rider.rides.places, strict=True)
+        mine = {place.level: source.iterations[loop.level] for loop, place in pairs}
+        code.line(f"# then, as the last: {self._title(rider.call)}")
+        scope, block, opened = Scope(lets={**code.closed.lets}), self.nest, 0
+        for item, part in rider.path:
+            self.counters.lets(block, item, scope)
+            match item:
+                case Loop():
+                    variable = self.counter.variable(item, mine[item.level], scope)
+                    scope = code.enter(scope, item.level, variable)
+                case Branch():
+                    condition = code.value(item.condition, scope)
+                    code.open(f"if {condition}:" if part == 0 else f"if ({condition}) == 0:")
+                    opened += 1
+                case Phases():
+                    pass
+            block = inside(item, part)
+        self.counters.lets(block, rider.call, scope)
+        self._run(rider.call, rider, Found(scope, mine, {}, rider.path))
+        for _ in range(opened):
+            code.close()
+
+    # --- the module ---
+
+    def arguments(self) -> tuple[Argument, ...]:
+        code, regions = self.code, self.regions
+        found: list[Argument] = []
+        for tensor in sorted(regions.tensors | {tensor for tensor, _ in code.shapes}):
+            record = regions.record(tensor)
+            if tensor in regions.tensors:
+                found.append(Argument(Names.tensor(tensor), Kind.POINTER, tensor))
+            for d in range(record.rank):
+                found.append(Argument(Names.extent(tensor, d), Kind.EXTENT, tensor, d))
+                if tensor in regions.tensors:
+                    found.append(Argument(Names.stride(tensor, d), Kind.STRIDE, tensor, d))
+        found += [Argument(page_name(pool), Kind.PAGE, pool, 1) for pool in sorted(regions.pages)]
+        for symbol in sorted(code.symbols):
+            found += self._symbol_arguments(symbol)
+        return tuple(found)
+
+    def is_integer(self, argument: Argument) -> bool:
+        if argument.kind is Kind.NUMBER:
+            dtype = DType(self._plan.records(Symbol)[argument.number].dtype)
+            return dtype not in (DType.F64, DType.F32, DType.F16, DType.BF16)
+        return argument.kind in _WIDE
+
+    def _symbol_arguments(self, symbol: int) -> list[Argument]:
+        rank = self.code.rank(symbol)
+        if rank == 0:
+            return [Argument(Names.number(symbol), Kind.NUMBER, symbol)]
+        array = Names.array(symbol)
+        found = [Argument(array, Kind.ARRAY, symbol)]
+        for d in range(rank):
+            found.append(Argument(f"{array}_n{d}", Kind.ARRAY_EXTENT, symbol, d))
+            found.append(Argument(f"{array}_s{d}", Kind.ARRAY_STRIDE, symbol, d))
+        return found
+
+
+_WIDE = (Kind.EXTENT, Kind.NUMBER, Kind.ARRAY_EXTENT)  # never compiled in
+
+
+def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
+    """The module of a plan that `check` accepts, for tensors of which that is known."""
+    writer = _Writer(plan, options, known)
+    writer.write()
+    arguments = writer.arguments()
+    plain = [a for a in arguments if a.kind is not Kind.PAGE]
+    declared = [a.name for a in plain] + [
+        f"{a.name}: tl.constexpr" for a in arguments if a.kind is Kind.PAGE
+    ]
+    unspecialised = [a.name for a in plain if a.kind in _WIDE]
+    unspecialised += UNSPECIALISED
+    widened = [f"    {a.name} = ({a.name}).to({I64})" for a in plain if writer.is_integer(a)]
+    helpers = sorted({name for f in writer.calls.functions.values() for name in f.helpers})
+    lines = [
+        f'"""plan {plan.plan_id}, schedule {plan.schedule_id}"""',
+        HEADER,
+        helper_text(helpers),
+        HELPERS,
+        *(function.text for function in writer.calls.functions.values()),
+        f"@triton.jit(do_not_specialize={unspecialised!r})",
+        f"def persistent({', '.join([*declared, *FIXED])}):",
+        *widened,
+        writer.code.text(),
+    ]
+    ordered = tuple(plain) + tuple(a for a in arguments if a.kind is Kind.PAGE)
+    rides = sum(tasks.rides is not None for tasks in writer.sync.tasks.values())
+    return Module(
+        "\n".join(lines) + "\n",
+        ordered,
+        writer.calls.faults,
+        tuple(writer.waits),
+        writer.regions.wanted,
+        rides,
+    )

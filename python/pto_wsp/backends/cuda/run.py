@@ -1,0 +1,156 @@
+"""One launch, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pto_wsp.backends.cuda import device
+from pto_wsp.backends.cuda.module import Fault, Module, Need, Word
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import DeadlockError, ExecutionError, KernelError
+from pto_wsp.plan import Plan, Section
+from pto_wsp.runtime.run_errors import run_error
+from pto_wsp.runtime.stats import Stats
+from pto_wsp.runtime.trace import Recorded, trace_dtype
+
+_U64 = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class Inputs:
+    """What a run was given, on the device: by symbol, PyTorch tensors and numbers. `copied` are
+    arrays of the host that tasks write."""
+
+    tensors: dict[int, Any] = field(default_factory=dict[int, Any])
+    numbers: dict[int, int | float] = field(default_factory=dict[int, int | float])
+    copied: dict[int, npt.NDArray[Any]] = field(default_factory=dict[int, npt.NDArray[Any]])
+
+
+class Host(Protocol):
+    """What a run needs of the engine that it belongs to."""
+
+    plan: Plan
+    workers: int
+
+    def words(self) -> list[int]: ...
+
+    def needs(self) -> list[int]: ...
+
+    def grow(self) -> None: ...
+
+
+class CudaRun:
+    """Launched at once; `finish` waits for the end and looks for faults."""
+
+    def __init__(self, engine: Host, module: Module, inputs: Inputs, *, hashed: bool) -> None:
+        self._engine = engine
+        self._module = module
+        self._inputs = inputs
+        self._hashed = hashed
+        self._began = time.monotonic_ns()
+        self._elapsed = 0
+        self._error: ExecutionError | None = None
+        self._ended = False
+        self._need: list[int] = []
+        self._launch: Callable[[], None] = lambda: None
+
+    def launch(self, launch: Callable[[], None]) -> None:
+        """`launch` may be called again, if there was no room for the run."""
+        self._launch = launch
+        launch()
+
+    def finish(self) -> None:
+        """Waits, and looks at what happened."""
+        if self._ended:
+            return
+        try:
+            words = self._engine.words()
+            if words[Word.ERROR] == Fault.CAPACITY:
+                self._engine.grow()
+                self._launch()
+                words = self._engine.words()
+            self._error = self._fault(words)
+        except ExecutionError as error:
+            self._error = error
+        self._need = self._engine.needs()
+        for symbol, array in self._inputs.copied.items():
+            device.from_device(self._inputs.tensors[symbol], array)
+        self._elapsed = time.monotonic_ns() - self._began
+        self._ended = True
+
+    def _fault(self, words: list[int]) -> ExecutionError | None:
+        if words[Word.ERROR] == Fault.NONE:
+            return self._kernel_fault(words)
+        plan, site, number = self._engine.plan, words[Word.SITE], words[Word.NUMBER]
+        name, loc = plan.site_name(site), plan.loc(Section.SITE, site)
+        if words[Word.ERROR] == Fault.OUTSIDE:
+            message = f"task {number}, of {name!r}, touches elements outside its tensors"
+            return run_error(Code.OUT_OF_BOUNDS, message, loc=loc)
+        wait = self._module.waits[words[Word.DETAIL]]
+        sources = ", ".join(repr(plan.site_name(s)) for s in wait.group.sites)
+        return DeadlockError(
+            Code.RUN_NOT_ENDED,
+            f"task {number}, of {name!r}, waits for {sources or 'the tasks ordered before it'}",
+            loc=loc,
+            why="what it waits for has not ended after some seconds",
+            fix="look for a kernel that does not end, or for after= that names a later task",
+        )
+
+    def _kernel_fault(self, words: list[int]) -> ExecutionError | None:
+        """What a kernel found itself; it does not say which task it was."""
+        number = words[Word.KERNEL]
+        if number == 0:
+            return None
+        plan = self._engine.plan
+        for site, texts in self._module.faults.items():
+            if number <= len(texts):
+                return KernelError(
+                    Code.KERNEL_FAILED,
+                    f"kernel {plan.site_name(site)!r} failed: {texts[number - 1]}",
+                    kernel=plan.site_name(site),
+                    indices=(),
+                    loc=plan.loc(Section.SITE, site),
+                )
+        return None
+
+    def wait(self, timeout: float | None) -> bool:
+        if timeout is not None and not device.has_ended(timeout):
+            return False
+        self.finish()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def done(self) -> bool:
+        return self._ended or device.has_ended(0)
+
+    def task_hash(self) -> tuple[int, int] | None:
+        if not self._hashed or not self._ended:
+            return None
+        return self._need[Need.HASH] & _U64, self._need[Need.HASH + 1] & _U64
+
+    def recording(self) -> bytes:
+        return b""
+
+    def stats(self) -> Stats:
+        tasks = self._need[Need.TASKS] if self._ended else 0
+        return Stats(
+            tasks=tasks,
+            generated=tasks,
+            elapsed_ns=self._elapsed,
+            began_ns=self._began,
+            workspace_bytes=self._need[Need.SPACE] if self._ended else 0,
+            workers=self._engine.workers,
+        )
+
+    def trace(self) -> npt.NDArray[Any]:
+        return np.zeros(0, trace_dtype(1, 1))
+
+    def recorded(self) -> Recorded:
+        return Recorded((self.trace(),))

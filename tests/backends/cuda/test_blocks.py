@@ -1,0 +1,57 @@
+"""Several blocks at a time: whoever is slower or faster, results stay what they are, no block waits
+for a task that nobody has taken, and counters are ready for the next run."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from .programs import PROGRAMS
+from .stepping import stepped
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="turns are taken in the interpreter"
+)
+# Those in which tasks wait for each other, or are run by the last of others.
+WAITING = ("steps", "chains", "two_parts", "by_data", "explicit", "wavefront", "temporaries")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", WAITING)
+def test_any_interleaving_gives_the_same(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, found = PROGRAMS[name](), PROGRAMS[name]()
+    reference = wanted.workload.compile(target="reference")
+    program = found.workload.compile(target="cuda", blocks_per_sm=2)
+    program._engine.tries = 10_000
+    with stepped(monkeypatch, seed) as turns:
+        for _ in range(2):  # the second run uses the counters that the first one cleared
+            reference.execute()
+            program.execute()
+    assert turns.switches > 10
+    for a, b in zip(wanted.outputs, found.outputs, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)
+
+
+def test_tasks_that_wait_in_vain_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter that never reaches what it should: the run ends, with the task and its line."""
+    from pto_wsp import DeadlockError
+
+    built = PROGRAMS["wavefront"]()
+    program = built.workload.compile(target="cuda")
+    program.execute()
+    source = program._engine._modules
+    ((key, (module, _)),) = source.items()
+    from pto_wsp.backends.cuda import device
+
+    broken = module.text.replace('1, sem="release")', '0, sem="release")')
+    assert broken != module.text
+    source[key] = module, device.load_source(broken)
+    with pytest.raises(DeadlockError, match="of 'add', waits for 'add'") as caught:
+        program.execute()
+    assert "programs.py" in str(caught.value)
+    source[key] = module, device.load_source(module.text)
+    program.execute()  # and the program is usable again
