@@ -76,7 +76,8 @@ def test_auto_where_nothing_fits() -> None:
     with pytest.raises(CompileError, match="no target runs this program") as caught:
         work().compile(target="auto", grid=(2, 2))
     assert caught.value.code.value == "PTO903"
-    assert caught.value.why == "cpu_sim has no option 'grid'; reference has no option 'grid'"
+    reasons = [f"{target} has no option 'grid'" for target in ("cpu_sim", "cuda", "reference")]
+    assert caught.value.why == "; ".join(reasons)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_machines_of_targets_that_are_not_there(name: str, target: str) -> None:
         work().compile(target=name)
     assert caught.value.why is not None
     assert f"of target '{target}', which this version lacks" in caught.value.why
-    assert caught.value.fix == "use one of: auto, cpu_sim, reference"
+    assert caught.value.fix == "use one of: auto, cpu_sim, cuda, reference"
     with pytest.raises(CompileError, match="there is no target 'gpu9000'"):
         work().compile(target="gpu9000")
 

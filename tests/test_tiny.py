@@ -26,7 +26,7 @@ def tiny(rows, cols, X, Y, out):
         total[i](y=Y[i], out=out[i])
 
 
-@pytest.mark.parametrize("target", registry.names())
+@pytest.mark.parametrize("target", registry.host_names())
 def test_tiny(target: str) -> None:
     lengths = [3, 0, 2]
     rows = DenseDyn(3)

@@ -7,6 +7,6 @@ import pytest
 from pto_wsp.backends import registry
 
 
-@pytest.fixture(params=registry.names())
+@pytest.fixture(params=registry.host_names())
 def target(request: pytest.FixtureRequest) -> str:
     return request.param

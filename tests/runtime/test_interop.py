@@ -74,7 +74,7 @@ bodies = pytest.mark.parametrize("work", [cpp, python], ids=["cpp", "python"])
 ways = pytest.mark.parametrize("way", ["data", "execute"])
 
 
-@pytest.fixture(params=registry.names())
+@pytest.fixture(params=registry.host_names())
 def target(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -345,7 +345,7 @@ def narrow(z: InOut[Tensor]): ...
 def test_tensors_that_share_bytes(x: Any, y: Any, z: Any) -> None:
     """Whatever looks at the same bytes, also as another dtype: as if the tasks ran in order."""
     results = []
-    for target in registry.names():
+    for target in registry.host_names():
         memory = np.arange(MEMORY, dtype=np.uint32)
         arrays = {"X": look(memory, x), "Y": look(memory, y), "Z": look(memory.view(np.uint16), z)}
         options = {"num_threads": 3} if target == "cpu_sim" else {}

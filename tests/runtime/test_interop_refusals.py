@@ -99,7 +99,7 @@ def test_refused_as_data(name: str) -> None:
     assert error.loc.file == __file__
 
 
-@pytest.mark.parametrize("target", registry.names())
+@pytest.mark.parametrize("target", registry.host_names())
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_at_execute(target: str, name: str) -> None:
     case = REFUSED[name]

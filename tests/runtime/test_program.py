@@ -59,7 +59,7 @@ class Gate:
         return self.work(DenseDyn(n), Tensor(data=np.zeros(8))).compile(target=target, **options)
 
 
-@pytest.fixture(params=registry.names())
+@pytest.fixture(params=registry.host_names())
 def target(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -37,7 +37,7 @@ def ragged(n, lens, X, Y):
             update[i, j](x=X[j], y=Y[i])
 
 
-@pytest.fixture(params=registry.names())
+@pytest.fixture(params=registry.host_names())
 def target(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -26,7 +26,7 @@ from pto_wsp.errors import ExecutionError, PlanError, PtoError
 from pto_wsp.srcloc import SrcLoc
 
 
-@pytest.fixture(params=registry.names())
+@pytest.fixture(params=registry.host_names())
 def target(request: pytest.FixtureRequest) -> str:
     return request.param
 

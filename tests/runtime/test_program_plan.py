@@ -28,7 +28,7 @@ from pto_wsp.backends import registry
 from tests.runtime.scripts import run_script
 
 
-@pytest.fixture(params=registry.names())
+@pytest.fixture(params=registry.host_names())
 def target(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -31,7 +31,7 @@ from pto_wsp import (
 from pto_wsp.backends import registry
 
 
-@pytest.fixture(params=registry.names(), autouse=True)
+@pytest.fixture(params=registry.host_names(), autouse=True)
 def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> str:
     monkeypatch.chdir(tmp_path)
     return request.param

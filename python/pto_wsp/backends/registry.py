@@ -20,6 +20,7 @@ _BACKENDS = {
     "cuda": "pto_wsp.backends.cuda:CudaBackend",
     "reference": "pto_wsp.backends.reference:ReferenceBackend",
 }
+_DEVICES = frozenset({"cuda"})
 # A machine by its name: the target, and which of its machine models.
 _MACHINES = {
     "ascend_910b": ("ascend_npu", "910b"),
@@ -33,6 +34,11 @@ _MACHINES = {
 def names() -> tuple[str, ...]:
     """The targets that `compile(target=...)` accepts."""
     return tuple(_BACKENDS)
+
+
+def host_names() -> tuple[str, ...]:
+    """Those that run kernels of every kind, in the memory of this process."""
+    return tuple(name for name in _BACKENDS if name not in _DEVICES)
 
 
 @cache
