@@ -71,6 +71,7 @@ def taken(work: Workload) -> list[int]:
 
 @pytest.mark.directive("ready_work_steal")
 @pytest.mark.directive("deps_exact")
+@pytest.mark.directive("start_after_orchestration")
 def test_exact_matching_takes_only_equal_regions() -> None:
     assert taken(shifted().task_graph(deps=Deps.infer_tensor_map_exact())) == [3, 2, 1, 0]
 
@@ -82,6 +83,7 @@ def test_overlap() -> None:
 
 @pytest.mark.directive("ready_work_steal")
 @pytest.mark.directive("deps_explicit")
+@pytest.mark.directive("start_after_orchestration")
 def test_explicit() -> None:
     assert taken(chain().task_graph(deps=Deps.explicit())) == [3, 2, 1, 0]
 

@@ -3,6 +3,7 @@ a switch to another block, drawn from a seed, at every operation that blocks see
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import random
 import threading
@@ -75,9 +76,7 @@ class Turns:
 @contextmanager
 def stepped(monkeypatch: pytest.MonkeyPatch, seed: int) -> Generator[Turns]:
     """Kernels of this context run with all of their blocks at a time."""
-    from triton.runtime import interpreter
-
-    whole: Any = interpreter
+    whole: Any = importlib.import_module("triton.runtime.interpreter")
     builder = whole.interpreter_builder
     turns = Turns(seed, builder)
     plain_init = whole.GridExecutor.__init__

@@ -8,6 +8,7 @@ writes beside it is found. Numbers travel as 64-bit words, as a kernel that deco
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -203,13 +204,12 @@ def run(
 
 def _compile(module: ModuleType, arguments: Sequence[Any], num_warps: int) -> None:
     """Down to machine code for a GPU that need not be there."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
+    backends: Any = importlib.import_module("triton.backends.compiler")
+    compiler: Any = importlib.import_module("triton.compiler")
     names = module.entry.arg_names
     types = {n: _POINTERS[a.dtype] for n, a in zip(names, arguments, strict=True)}
-    source = ASTSource(fn=module.entry, signature=types, constexprs={})
-    target = GPUTarget("cuda", 90, 32)
+    source = compiler.ASTSource(fn=module.entry, signature=types, constexprs={})
+    target = backends.GPUTarget("cuda", 90, 32)
     triton.compile(source, target=target, options={"num_warps": num_warps})
 
 
