@@ -64,7 +64,8 @@ test-cpp: $(TOOLS)  ## build and run the C++ tests
 test-py: $(INSTALLED) $(TORCH_ASKED)  ## run the Python tests, without the soak tests
 	@$(mutants)
 	$(PY) tools/run_tests.py
-test-triton: $(INSTALLED) $(TORCH_ASKED)  ## compile the Triton form of kernels for a GPU, without one
+test-triton: $(INSTALLED) $(TORCH_ASKED)  ## the Triton form of kernels: all of it interpreted, then compiled for a GPU
+	$(PY) -m pytest tests/kernels/triton
 	PTO_WSP_TEST_GPU=compile $(PY) -m pytest tests/kernels/triton
 soak: $(INSTALLED)  ## run the long property tests
 	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 WAITING = ("steps", "chains", "two_parts", "by_data", "explicit", "wavefront", "temporaries")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", WAITING)
 def test_any_interleaving_gives_the_same(
     name: str, seed: int, monkeypatch: pytest.MonkeyPatch
