@@ -14,7 +14,7 @@ TESTS = Path(__file__).parent
 # One core may be busy with a build, so no time limits: they would fail for no reason.
 settings.register_profile(
     "ci",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
