@@ -83,7 +83,7 @@ def ten_kernels() -> Workload:
     half, square = zeros(16, 64), zeros(128, 128)
     number, scale = zeros(16, 128, dtype=np.int8), zeros(16, 2)
     part, stats = zeros(16, 128), zeros(16, 2)
-    parts, all_stats = zeros(3, 16, 128), zeros(3, 16, 2)
+    parts, all_stats = zeros(48, 128), zeros(48, 2)
     chosen, shares = zeros(16, 4, dtype=np.int32), zeros(16, 4)
 
     @workload

@@ -1,6 +1,7 @@
 #include "ptowsp/task_runner.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 namespace ptowsp {
@@ -54,13 +55,20 @@ void TaskRunner::make_site(u32 s, const KernelSlot& kernel) {
 }
 
 // One for all kernels: a worker runs one task at a time. Each finds what the one before has left.
+// It begins in the middle of a page: large arrays begin near the start of one, and a load waits for
+// an earlier store whose address has the same last twelve bits.
 void TaskRunner::make_scratch(const std::vector<KernelSlot>& kernels) {
-  u64 most = 0;
-  for (const KernelSlot& kernel : kernels) most = std::max(most, kernel.scratch);
-  if (most > scratch_.size()) scratch_.resize(most);
+  constexpr u64 kPage = 4096;
+  for (const KernelSlot& kernel : kernels)
+    scratch_bytes_ = std::max(scratch_bytes_, kernel.scratch);
+  if (scratch_bytes_ != 0 && scratch_bytes_ + kPage > scratch_.size()) {
+    scratch_.resize(scratch_bytes_ + kPage);
+  }
+  const u64 begin = reinterpret_cast<std::uintptr_t>(scratch_.data());
+  const u64 skipped = (kPage + kPage / 2 - begin % kPage) % kPage;
   for (SiteCall& site : sites_) {
-    site.call.scratch = scratch_.empty() ? nullptr : scratch_.data();
-    site.call.scratch_bytes = scratch_.size();
+    site.call.scratch = scratch_.empty() ? nullptr : scratch_.data() + skipped;
+    site.call.scratch_bytes = scratch_bytes_;
   }
 }
 

@@ -109,6 +109,16 @@ template <class M>
   return all != 0;
 }
 
+template <class M>
+[[gnu::always_inline]] inline bool all(M mask) {
+#if defined(__AVX__)
+  if constexpr (sizeof(M) == 32) {
+    return __builtin_ia32_movmskps256(reinterpret_cast<Vec<float, 8>>(mask)) == 0xff;
+  }
+#endif
+  return !any(~mask);
+}
+
 // Lanes i... of two vectors behind each other. (Through memory, GCC would copy word by word.)
 template <int kFirst, class V, int... i>
 [[gnu::always_inline]] inline auto lanes_from(V x, V y, std::integer_sequence<int, i...>) {
@@ -136,11 +146,11 @@ template <class F, class V, class... Vs>
   }
 }
 
-// 2^n * e^r for a whole n, given as n + kRound, and |r| <= ln(2) / 2. Where a lane is `far`, n may
+// 2^n * e^r for a whole n, given as n + kRound, and |r| <= ln(2) / 2. Where some are `far`, n may
 // be such that the result is near overflow or denormal: then the power of two is not a number by
 // itself and is applied in two halves.
-template <class V, class M>
-[[gnu::always_inline]] inline V scaled_exp(V n_rounded, V r, M far) {
+template <class V>
+[[gnu::always_inline]] inline V scaled_exp(V n_rounded, V r, bool far) {
   using T = Lane<V>;
   using U = Lane<Bits<V>>;
   constexpr U kBias = std::numeric_limits<T>::max_exponent - 1;
@@ -157,7 +167,7 @@ template <class V, class M>
                    0x1.11111111109adp-7, 0x1.5555555553d4fp-5, 0x1.5555555555556p-3, 0.5);
   }
   const V above_one = square * p + r;
-  if (!any(far)) [[likely]] {  // the same bits in fewer steps
+  if (!far) [[likely]] {  // the same bits in fewer steps
     return from_bits_of<V>(bits_of(above_one + T(1)) + (bits_of(n_rounded) << kFractionBits<T>));
   }
   const Bits<V> n = bits_of(n_rounded) - (bits_of(constant<V>(kRound<T>)) - 2 * kBias);
@@ -193,8 +203,8 @@ inline constexpr T kLn2Low =
 template <class V>
 [[gnu::always_inline]] inline V exp_of(V x) {
   using T = Lane<V>;
-  const auto far = ~(magnitude_of(x) <= kExpNear<T>);  // of NaN as well
-  if (any(far)) [[unlikely]]
+  const bool far = !all(magnitude_of(x) <= kExpNear<T>);  // of NaN as well
+  if (far) [[unlikely]]
     x = clamp(x, kExpLow<T>, kExpHigh<T>);
   const V rounded = x * T(0x1.71547652b82fep+0) + kRound<T>;
   const V n = rounded - kRound<T>;
@@ -204,8 +214,8 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline V exp2_of(V x) {
   using T = Lane<V>;
-  const auto far = ~(magnitude_of(x) <= kExp2Near<T>);
-  if (any(far)) [[unlikely]]
+  const bool far = !all(magnitude_of(x) <= kExp2Near<T>);
+  if (far) [[unlikely]]
     x = clamp(x, kExp2Low<T>, kExp2High<T>);
   const V rounded = x + kRound<T>;
   const V n = rounded - kRound<T>;

@@ -52,6 +52,8 @@ class DeviceArray:
 def share(value: object) -> npt.NDArray[Any]:
     """A NumPy array, of no subclass, over the memory of `value`: NumPy, the array interface or
     DLPack. Kernels may use its elements where they lie, whatever the strides; NotShared if not."""
+    if type(value) is np.ndarray and value.flags.carray:  # the usual case, which costs little
+        return value
     if isinstance(value, ArrayHolder):
         if value.data is None:
             raise NotShared("a Tensor without data", "it has no memory", "pass an array")

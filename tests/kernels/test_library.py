@@ -203,7 +203,8 @@ def split(target: str, q: Any, keys: list[dict[str, Any]], paged: bool) -> Any:
     for c, chunk in enumerate(keys):
         given = {"q": q, **chunk, "part": parts[c], "stats": stats[c], "scale": 0.3}
         call(target, (kernel, given))
-    call(target, (kernels.merge_partials(4, 24), {"parts": parts, "stats": stats, "out": out}))
+    rows = {"parts": parts.reshape(-1, 24), "stats": stats.reshape(-1, 2)}
+    call(target, (kernels.merge_partials(4, 24), {**rows, "out": out}))
     return out
 
 

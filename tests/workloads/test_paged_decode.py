@@ -70,13 +70,18 @@ def make(
 
 
 def work(
-    batch: Batch, blocks: int = 64, tiers: tuple[Tier, ...] = SMALL, together: int = 1
+    batch: Batch,
+    blocks: int = 64,
+    tiers: tuple[Tier, ...] = SMALL,
+    together: int = 1,
+    *,
+    exact: bool = True,
 ) -> Workload:
     _, heads, dim = batch.q.shape
     _, page, kv_heads, _ = batch.k.shape
     dtype = next(d for d, kind in NUMPY.items() if kind == batch.q.dtype)
     function = workloads.paged_decode(
-        heads, kv_heads, dim, page, dtype, tiers=tiers, together=together
+        heads, kv_heads, dim, page, dtype, tiers=tiers, together=together, exact=exact
     )
     return function(
         DenseDyn(len(batch.lens)),
@@ -132,6 +137,29 @@ def test_ragged_batches(heads: int, kv_heads: int, dim: int, page: int, head_maj
             batch.out.fill(np.nan)
             program.execute(blocks=blocks)
             assert error(batch) < NEAR[DType.F32], blocks
+
+
+def test_even_chunks() -> None:
+    """Without a search: all chunks of a sequence are of one size, near that of all in the mean."""
+    batch = make(LENS, 8, 2, 32, 16)
+    made = work(batch, tiers=(Tier(1 << 20, 32, 64),), exact=False)
+    with made.task_graph(trace=TracePolicy.timestamps()).compile(num_threads=2) as program:
+        for blocks in (1, 17, 40, 400):
+            batch.out.fill(np.nan)
+            program.execute(blocks=blocks)
+            assert error(batch) < NEAR[DType.F32], blocks
+            size = max(-(-sum(LENS) // (blocks * 64)), 1) * 64
+            for b, length in enumerate(LENS):
+                chunks = {at[1] for name, at in tasks(program) if name == "decode" and at[0] == b}
+                assert length / max(len(chunks), 1) <= 1.25 * size + 64
+                assert not chunks or length / len(chunks) >= 0.6 * size
+
+
+def tasks(program: Any) -> list[tuple[str, tuple[int, ...]]]:
+    """Kernel and indices of all tasks of the last run."""
+    trace = program.trace
+    names = [name.split(".")[0] for name in trace["kernel"]]
+    return [(name, tuple(map(int, at))) for name, at in zip(names, trace["indices"], strict=True)]
 
 
 @pytest.mark.parametrize(("together", "head_major"), [(2, True), (4, False)])

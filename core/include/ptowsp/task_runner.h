@@ -111,6 +111,7 @@ class TaskRunner {
   LineVector<SiteCall> sites_;
   std::vector<char> message_;
   RawVector<std::byte> scratch_;
+  u64 scratch_bytes_ = 0;  // of them, for kernels
   const Prefetcher* prefetcher_ = nullptr;
   Prefetched* prefetched_ = nullptr;
 };

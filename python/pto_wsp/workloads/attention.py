@@ -54,6 +54,18 @@ class _Cutting:
 
     tiers: tuple[Tier, ...]
     unit: int
+    exact: bool
+
+    def units(self, sequences, lens, blocks):
+        find = self.search if self.exact else self.mean
+        return find(sequences, lens, blocks)
+
+    def chunk(self, length, units):
+        return self.size(length, units) if self.exact else self.even(length, units)
+
+    def most(self, blocks):
+        """More chunks than that no sequence has."""
+        return blocks if self.exact else blocks + 1
 
     @property
     def all(self) -> bool:
@@ -81,6 +93,18 @@ class _Cutting:
             return _ceil(length, maximum(units * self.unit, tier.chunk))
 
         return self.by_tier(length, of)
+
+    def mean(self, sequences, lens, blocks):
+        """The chunk, in units, of which all sequences together have `blocks`."""
+        total = reduce_sum(sequences, lambda b: lens[b])
+        return maximum(_ceil(total, maximum(blocks, 1) * self.unit), 1)
+
+    def even(self, length, units):
+        """Near that chunk size, such that all chunks of a sequence are of one size: what is left
+        over is no chunk by itself if it is less than a quarter of one."""
+        size = self.size(length, units)
+        chunks = maximum(_ceil(length - size // 4, size), 1)
+        return _ceil(_ceil(length, chunks), self.unit) * self.unit
 
     def search(self, sequences, lens, blocks):
         """The smallest chunk, in units, with which there are at most `blocks` chunks."""
@@ -121,6 +145,7 @@ def paged_decode(
     tiers: tuple[Tier, ...] = DECODE_TIERS,
     scale: float | None = None,
     together: int = 1,
+    exact: bool = True,
 ) -> Any:
     """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
 
@@ -132,63 +157,62 @@ def paged_decode(
 
     A task takes `together` KV heads that follow each other, and `kv` has an element for as many.
     One gives the most tasks; several read longer stretches, which is faster: all, by the workers.
-
     `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
     for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
     at least one. A sequence of one chunk is written at once; partial results of others are
-    temporaries, which are merged.
+    temporaries, which are merged. Without `exact` nothing is searched for: sequences are cut evenly
+    into chunks near the mean size, which is quicker where every worker works it out, as on a GPU.
     """
-    if together < 1 or kv_heads % together:
-        raise ValueError(f"{kv_heads} KV heads are no multiple of {together} together")
-    group = _group(heads, kv_heads) * together
-    cutting = _Cutting(tiers, page * max(1, 64 // page))
+    group = _group(heads, kv_heads, together) * together
+    cutting = _Cutting(tiers, page * max(1, 64 // page), exact)
     factor = 1 / math.sqrt(dim) if scale is None else scale
     paged = {"paged": True, "kv_heads": together}
     merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)
+    rows = functools.partial(_part, group)
 
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
         def given(b, h, span):
-            mine = h if together == 1 else slice(h * together, (h + 1) * together)
-            return q[b, h * group : (h + 1) * group], k[b, span, mine], v[b, span, mine]
+            mine = h if together == 1 else _part(together, h)
+            return q[b, rows(h)], k[b, span, mine], v[b, span, mine]
 
         def whole(b, h):
             def call(tier: Tier) -> None:
                 attend = kernels.flash_attention(group, tier.block, dim, dtype, **paged)
-                result = out[b, h * group : (h + 1) * group]
-                attend[b, h](*given(b, h, slice(0, lens[b])), result, factor)
+                attend[b, h](*given(b, h, slice(0, lens[b])), out[b, rows(h)], factor)
 
             _call_by_tier(lens[b], tiers, call)
 
         def cut(b, size, chunks):
-            parts = Tensor.temp((kv_heads // together, chunks, group, dim), DType.F32, name="parts")
-            stats = Tensor.temp((kv_heads // together, chunks, group, 2), DType.F32, name="stats")
+            every = (kv_heads // together, chunks * group)
+            parts = Tensor.temp((*every, dim), DType.F32, name="parts")
+            stats = Tensor.temp((*every, 2), DType.F32, name="stats")
 
             def one(c, h):
                 def call(tier: Tier) -> None:
                     attend = kernels.decode(group, tier.block, dim, dtype, **paged)
                     span = slice(c * size, minimum((c + 1) * size, lens[b]))
-                    attend[b, c, h](*given(b, h, span), parts[h, c], stats[h, c], factor)
+                    result = parts[h, rows(c)], stats[h, rows(c)]
+                    attend[b, c, h](*given(b, h, span), *result, factor)
 
                 _call_by_tier(lens[b], [tier for tier in tiers if tier.chunk], call)
 
             for c, h in P(chunks, kv):
                 one(c, h)
             for h in P(kv):
-                merge[b, h](parts[h], stats[h], out[b, h * group : (h + 1) * group])
+                merge[b, h](parts[h], stats[h], out[b, rows(h)])
 
-        units = cutting.search(q.shape[0], lens, blocks)
+        units = cutting.units(q.shape[0], lens, blocks)
         for b in P(batch):
-            size = cutting.size(lens[b], units)
+            size = cutting.chunk(lens[b], units)
             with P.when(lens[b] == 0):
                 for h in P(kv):  # as all tasks, so that every one has a KV head to be placed by
-                    nothing[b, h](out[b, h * group : (h + 1) * group])
+                    nothing[b, h](out[b, rows(h)])
             with P.when(lens[b] <= size):
                 for h in P(kv):
                     whole(b, h)
-            with P.otherwise():
-                # The search keeps it below `blocks`; said again, temporaries have a largest size.
-                cut(b, size, minimum(_ceil(lens[b], size), blocks))
+            with P.otherwise():  # the least is for temporaries, which then have a largest size
+                cut(b, size, minimum(_ceil(lens[b], size), cutting.most(blocks)))
 
     return paged_decode
 
@@ -254,10 +278,17 @@ def ragged_prefill(
     return ragged_prefill
 
 
-def _group(heads: int, kv_heads: int) -> int:
+def _group(heads: int, kv_heads: int, together: int = 1) -> int:
+    if together < 1 or kv_heads % together:
+        raise ValueError(f"{kv_heads} KV heads are no multiple of {together} together")
     if heads < 1 or kv_heads < 1 or heads % kv_heads:
         raise ValueError(f"{heads} heads do not share {kv_heads} KV heads evenly")
     return heads // kv_heads
+
+
+def _part(size, n):
+    """The n-th of parts of that size."""
+    return slice(n * size, (n + 1) * size)
 
 
 def _ceil(size, by):

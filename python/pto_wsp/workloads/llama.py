@@ -141,11 +141,12 @@ def llama_layer(shape: LlamaShape):
     def split(b, h, q, K, V, row, tokens, out) -> None:
         """Attention to a long sequence: a task for each chunk, and one that puts them together."""
         chunks = (tokens + s.chunk - 1) // s.chunk
-        parts = Tensor.temp((chunks, s.group, s.head_dim), F32)
-        stats = Tensor.temp((chunks, s.group, 2), F32)
+        parts = Tensor.temp((chunks * s.group, s.head_dim), F32)
+        stats = Tensor.temp((chunks * s.group, 2), F32)
         for c in P(chunks):
             some = (row, slice(c * s.chunk, least(c * s.chunk + s.chunk, tokens)), h)
-            partial[b, h, c](q, K[some], V[some], parts[c], stats[c], scale)
+            mine = slice(c * s.group, (c + 1) * s.group)
+            partial[b, h, c](q, K[some], V[some], parts[mine], stats[mine], scale)
         merge[b, h](parts, stats, out)
 
     @workload

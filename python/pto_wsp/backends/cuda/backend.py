@@ -227,7 +227,7 @@ class CudaEngine:
     def _launch(self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool) -> None:
         if hashed:
             self._need.zero_()
-        arguments = (
+        arguments: tuple[Any, ...] = (
             *(self._value(inputs, argument) for argument in module.arguments),
             *(self._ctrl, self._need),
             *(self._events, len(self._events) // 2),
@@ -235,9 +235,11 @@ class CudaEngine:
             *(self.tries, not module.waits, hashed),
         )
         compiled = kernel[(self.workers,)](*arguments, **self._launch_options)
-        # What Triton asks of arguments at each launch is known of these.
+        # What Triton asks of arguments at each launch is known of these; of addresses it asks the
+        # driver as well, unless they are numbers.
         launch = None if compiled is None else compiled[(self.workers, 1, 1)]
-        self._relaunch = None if launch is None else partial(launch, *arguments)
+        plain = (x.data_ptr() if hasattr(x, "data_ptr") else x for x in arguments)
+        self._relaunch = None if launch is None else partial(launch, *plain)
 
     def _value(self, inputs: Inputs, argument: Argument) -> Any:
         match argument.kind:

@@ -8,7 +8,7 @@ read no loop have one value in a run; they are written in front of the main loop
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,12 +38,25 @@ _CALLS = {
     ExprOp.MIN: "tl.minimum",
     ExprOp.MAX: "tl.maximum",
 }
-_REDUCE = {  # how values are put together, what stands for none, and how a block is reduced
-    ReduceOp.SUM: ("{} + {}", "0", "tl.sum({}, 0)"),
-    ReduceOp.MIN: ("tl.minimum({}, {})", str((1 << 63) - 1), "tl.min({}, 0)"),
-    ReduceOp.MAX: ("tl.maximum({}, {})", str(-(1 << 63)), "tl.max({}, 0)"),
-    ReduceOp.ANY: ("tl.maximum({}, {})", "0", "tl.max({}, 0)"),
-    ReduceOp.ALL: ("tl.minimum({}, {})", "1", "tl.min({}, 0)"),
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """How two values are put together, what stands for none, and how a block of values is."""
+
+    join: str
+    nothing: str
+    over: str
+
+
+SUM = Fold("{} + {}", "0", "tl.sum({}, 0)")
+LARGEST = Fold("tl.maximum({}, {})", "0", "tl.max({}, 0)")  # of what is not negative
+_REDUCE = {
+    ReduceOp.SUM: SUM,
+    ReduceOp.MIN: Fold("tl.minimum({}, {})", str((1 << 63) - 1), "tl.min({}, 0)"),
+    ReduceOp.MAX: Fold("tl.maximum({}, {})", str(-(1 << 63)), "tl.max({}, 0)"),
+    ReduceOp.ANY: LARGEST,
+    ReduceOp.ALL: Fold("tl.minimum({}, {})", "1", "tl.min({}, 0)"),
 }
 
 
@@ -112,6 +125,9 @@ class Code:
         self._lines: list[tuple[int, str]] = []
         self._prelude: list[tuple[int, str]] = []
         self._indent = 1
+        # By text: names that the prelude has for it, and those of its part that is being written.
+        self._shared: dict[str, str] = {}
+        self._own: dict[str, str] | None = None
         self._count = 0
         self.closed = Scope()
         self.symbols: set[int] = set()  # numbers and arrays that are read
@@ -144,26 +160,60 @@ class Code:
     def in_prelude(self) -> Generator[None]:
         """What is written goes in front of the main loop; what is written so while something else
         is, in front of that."""
-        lines, indent = self._lines, self._indent
-        self._lines, self._indent = [], 1
+        lines, indent, own = self._lines, self._indent, self._own
+        self._lines, self._indent, self._own = [], 1, {}
         yield
         self._prelude += self._lines
-        self._lines, self._indent = lines, indent
+        self._shared |= self._own
+        self._lines, self._indent, self._own = lines, indent, own
 
     def fresh(self, stem: str = "v") -> str:
         self._count += 1
         return f"{stem}{self._count}"
 
     def named(self, text: str, stem: str = "v") -> str:
-        """A name for the value of a text; numbers and names stay what they are."""
+        """A name for the value of a text; numbers and names stay what they are. In front of the
+        main loop each text is written once."""
         if text.isidentifier() or _is_number(text):
             return text
+        known = None if self._own is None else self._own.get(text) or self._shared.get(text)
+        if known is not None:
+            return known
         name = self.fresh(stem)
         self.line(f"{name} = {text}")
+        if self._own is not None and self._indent == 1:
+            self._own[text] = name
         return name
 
     def text(self) -> str:
         return "\n".join("    " * indent + text for indent, text in [*self._prelude, *self._lines])
+
+    def fold(self, how: Fold, low: str, high: str, of: Callable[[str], str]) -> str:
+        """The values `of(numbers)` for numbers from `low` below `high` put together, a block of
+        them at a time. In front of the main loop the first block, mostly the only one, stands in
+        front of the loop over blocks, where its lines serve other folds as well."""
+        total, at = self.fresh("sum"), self.fresh("x")
+        if self._own is not None:
+            first = self.folded(how, self.numbers(low), high, of)
+            self.line(f"{total} = {self.named(first)}")
+            self.line(f"{at} = tl.full((), {LANES}, {I64}) + {low}")
+        else:
+            self.line(f"{total} = tl.full((), {how.nothing}, {I64})")
+            self.line(f"{at} = tl.full((), 0, {I64}) + {low}")
+        with self.block(f"while {at} < {high}:"):
+            value = self.folded(how, self.numbers(at), high, of)
+            self.line(f"{total} = {how.join.format(total, value)}")
+            self.line(f"{at} += {LANES}")
+        return total
+
+    def numbers(self, first: str) -> str:
+        """A block of numbers."""
+        lanes = f"tl.arange(0, {LANES}).to({I64})"
+        return self.named(lanes if first == "0" else f"{first} + {lanes}", "ks")
+
+    def folded(self, how: Fold, numbers: str, high: str, of: Callable[[str], str]) -> str:
+        """The text of what a block of numbers comes to."""
+        return how.over.format(f"tl.where({numbers} < {high}, {of(numbers)}, {how.nothing})")
 
     # --- expressions ---
 
@@ -292,27 +342,26 @@ class Code:
 
     def _reduce(self, e: Expr, scope: Scope) -> str:
         """By blocks of values where the scope has one of each, else value by value."""
-        join, nothing, over = _REDUCE[ReduceOp(e.arg & 0xFF)]
+        how = _REDUCE[ReduceOp(e.arg & 0xFF)]
         low, high = self.value(e.a, scope), self.value(e.b, scope)
-        total, at = self.fresh("sum"), self.fresh("x")
-        step = "1" if scope.lanes else str(LANES)
-        self.line(f"{total} = {_start(nothing, low, high, scope)}")
-        self.line(f"{at} = tl.full((), 0, {I64}) + {_least(low, scope)}")
-        with self.block(f"while {at} < {_most(high, scope)}:"):
+
+        def of(name: str) -> str:
             inner = scope.inner()
-            name = at if scope.lanes else self.named(f"{at} + tl.arange(0, {LANES})", "xs")
             inner.bound[e.arg >> 8] = name
             inner.known = {k: v for k, v in scope.known.items() if not self._is_bound(k, e)}
             inner.lanes = scope.lanes or LANES
-            value = self._as_integer(e.c, self.value(e.c, inner))
-            inside = f"{name} < {high}"
-            if scope.lanes:
-                inside = f"({name} >= {low}) & ({inside})"
-            value = f"tl.where({inside}, {value}, {nothing})"
-            if not scope.lanes:
-                value = over.format(value)
-            self.line(f"{total} = {join.format(total, value)}")
-            self.line(f"{at} += {step}")
+            return self._as_integer(e.c, self.value(e.c, inner))
+
+        if not scope.lanes:
+            return self.fold(how, low, high, of)
+        total, at = self.fresh("sum"), self.fresh("x")
+        self.line(f"{total} = {_start(how.nothing, scope)}")
+        self.line(f"{at} = tl.full((), 0, {I64}) + {_least(low, scope)}")
+        with self.block(f"while {at} < {_most(high, scope)}:"):
+            inside = f"({at} >= {low}) & ({at} < {high})"
+            value = f"tl.where({inside}, {of(at)}, {how.nothing})"
+            self.line(f"{total} = {how.join.format(total, value)}")
+            self.line(f"{at} += 1")
         return total
 
     def _is_bound(self, node: int, e: Expr) -> bool:
@@ -326,7 +375,7 @@ class Code:
         """Bisection; of a block, as long as one of its values is not found."""
         low, high = self.fresh("low"), self.fresh("high")
         first, last = self.value(e.a, scope), self.value(e.b, scope)
-        like = _start("0", first, last, scope)
+        like = _start("0", scope)
         self.line(f"{high} = {like} + {last}")
         self.line(f"{low} = {like} + tl.minimum({first}, {high})")
         again = f"{low} < {high}"
@@ -344,7 +393,7 @@ class Code:
         return high
 
 
-def _start(nothing: str, low: str, high: str, scope: Scope) -> str:
+def _start(nothing: str, scope: Scope) -> str:
     """The first value of something that is carried through a loop, in the shape of a scope."""
     if not scope.lanes:
         return f"tl.full((), {nothing}, {I64})"

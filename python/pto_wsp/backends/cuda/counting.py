@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from pto_wsp.backends.cuda.code import I64, Code, Scope
+from pto_wsp.backends.cuda.code import I64, LANES, SUM, Code, Scope
 from pto_wsp.backends.cuda.nest import (
     Block,
     Branch,
@@ -24,7 +24,6 @@ from pto_wsp.backends.cuda.nest import (
 )
 from pto_wsp.plan import Axis, Plan
 
-SCAN = 128  # iterations whose counts are added up at a time
 I32 = "tl.int32"
 
 
@@ -152,20 +151,19 @@ class Counter:
         """The sum of what `of` says of each iteration: a block of them at a time, or, where the
         scope has blocks already, one after the other."""
         code, extent = self._code, self.extent(loop, scope)
-        total, at = code.fresh("n"), code.fresh("j")
-        shape = f"({scope.lanes},)" if scope.lanes else "()"
-        code.line(f"{total} = tl.full({shape}, 0, {I64})")
-        code.line(f"{at} = tl.full((), 0, {I64})")
-        most = code.named(f"tl.max({total} + {extent}, 0)") if scope.lanes else extent
-        with code.block(f"while {at} < {most}:"):
-            numbers = at
-            if not scope.lanes:
-                numbers = code.named(f"{at} + tl.arange(0, {SCAN})", "ks")
+
+        def each(numbers: str) -> str:
             variable = self.variable(loop, numbers, scope)
-            inner = code.enter(scope, loop.level, variable, lanes=SCAN)
-            value = f"tl.where({numbers} < {extent}, {of(inner)}, 0)"
-            code.line(f"{total} += {value if scope.lanes else f'tl.sum({value}, 0)'}")
-            code.line(f"{at} += {1 if scope.lanes else SCAN}")
+            return of(code.enter(scope, loop.level, variable, lanes=LANES))
+
+        if not scope.lanes:
+            return code.fold(SUM, "0", extent, each)
+        total, at = code.fresh("n"), code.fresh("j")
+        code.line(f"{total} = tl.full(({scope.lanes},), 0, {I64})")
+        code.line(f"{at} = tl.full((), 0, {I64})")
+        with code.block(f"while {at} < {code.named(f'tl.max({total} + {extent}, 0)')}:"):
+            code.line(f"{total} += tl.where({at} < {extent}, {each(at)}, 0)")
+            code.line(f"{at} += 1")
         return total
 
 
@@ -272,28 +270,23 @@ class Finder:
         """Counts of iterations, a block at a time, until the block that has the task."""
         code = self._code
         iteration, rest, done = names
-        lanes = code.fresh("lane")
-        with code.in_prelude():
-            code.line(f"{lanes} = tl.arange(0, {SCAN})")
-        at, counts, ends, all_ = (code.fresh(s) for s in ("at", "counts", "ends", "all"))
+        at, ends, all_ = (code.fresh(s) for s in ("at", "ends", "all"))
         if self._is_closed(loop):
             with code.in_prelude():
-                first = self._first(loop, lanes, code.closed)
+                first = self._block(loop, "0", code.closed)
         else:
-            first = self._first(loop, lanes, scope)
+            first = self._block(loop, "0", scope)
         code.line(f"{at} = tl.full((), 0, {I32})")
         code.line(f"{rest} = {number} + tl.full((), 0, {I32})")
-        code.line(f"{counts}, {ends}, {all_} = {', '.join(first)}")
+        code.line(f"{ends}, {all_} = {', '.join(first)}")
         with code.block(f"while {rest} >= {all_}:"):
             code.line(f"{rest} -= {all_}")
-            code.line(f"{at} += {SCAN}")
-            code.line(f"{counts} = {self._block(loop, lanes, at, scope)}")
-            code.line(f"{ends} = tl.cumsum({counts}, 0)")
-            code.line(f"{all_} = tl.sum({counts}, 0)")
-        code.line(f"{iteration} = tl.sum(({ends} <= {rest}).to({I32}), 0)")
-        skipped = f"tl.sum(tl.where({lanes} < {iteration}, {counts}, 0), 0)"
-        code.line(f"{rest} -= {skipped}")
-        code.line(f"{iteration} += {at}")
+            code.line(f"{at} += {LANES}")
+            code.line(f"{ends}, {all_} = {', '.join(self._block(loop, at, scope))}")
+        # Ends do not fall: of the last one that is not beyond the task, both parts are largest.
+        before = code.named(f"tl.max(tl.where(({ends} >> 32) <= {rest}, {ends}, 0), 0)")
+        code.line(f"{rest} -= ({before} >> 32).to({I32})")
+        code.line(f"{iteration} = {at} + (({before}) & 0xFFFFFFFF).to({I32})")
         code.line(f"{done} = {number} - {rest}")
 
     def _is_closed(self, loop: Loop) -> bool:
@@ -301,22 +294,20 @@ class Finder:
         outer = self._counter.depends(loop.body) - {loop.level}
         return not outer and not self._counter.node_depends(self._counter.extent_node(loop))
 
-    def _first(self, loop: Loop, lanes: str, scope: Scope) -> tuple[str, str, str]:
-        """Counts of the first block, their sums up to each, and of all."""
-        code = self._code
-        counts = self._block(loop, lanes, "0", scope)
-        ends = code.named(f"tl.cumsum({counts}, 0)", "ends")
-        return counts, ends, code.named(f"tl.sum({counts}, 0)", "all")
-
-    def _block(self, loop: Loop, lanes: str, at: str, scope: Scope) -> str:
-        """The counts of SCAN iterations from `at` on, i32; 0 beyond the last."""
+    def _block(self, loop: Loop, at: str, scope: Scope) -> tuple[str, str]:
+        """Of a block of iterations from `at` on: for each the tasks up to its end, and in the lower
+        half of the word the number of iterations; and how many tasks there are in all."""
         code, counter = self._code, self._counter
-        numbers = code.named(f"({lanes} + {at}).to({I64})", "ks")
+        numbers = code.numbers(at)
         extent = counter.extent(loop, scope)
-        inner = code.enter(scope, loop.level, "", lanes=SCAN)
+        inner = code.enter(scope, loop.level, "", lanes=LANES)
         inner.loops[loop.level] = counter.variable(loop, numbers, scope)
         count = counter.count(loop.body, inner)
-        return code.named(f"tl.where({numbers} < {extent}, {count}, 0).to({I32})", "counts")
+        counts = f"tl.where({numbers} < {extent}, {count}, 0)"
+        all_ = code.named(f"tl.sum({counts}, 0)", "all")
+        ends = code.named(f"tl.cumsum({counts}.to({I32}), 0).to({I64})", "ends")
+        places = f"(tl.arange(0, {LANES}) + 1)"
+        return code.named(f"({ends} << 32) | {places}", "ends"), code.named(f"({all_}).to({I32})")
 
 
 def _inner(found: Found) -> Found:

@@ -53,3 +53,15 @@ def _combined(op: ExprOp, a: Linear, b: Linear) -> Linear | None:
     levels = {*a.by_level, *b.by_level}
     by = {k: a.by_level.get(k, 0) + sign * b.by_level.get(k, 0) for k in levels}
     return Linear(a.constant + sign * b.constant, by)
+
+
+def factored(plan: Plan, node: int) -> tuple[int, int]:
+    """A node as a constant times another one."""
+    e = plan.records(Expr)[node]
+    if e.op == ExprOp.MUL:
+        for one, other in ((e.a, e.b), (e.b, e.a)):
+            constant = linear(plan, one)
+            if constant is not None and not constant.by_level and constant.constant > 0:
+                factor, rest = factored(plan, other)
+                return constant.constant * factor, rest
+    return 1, node

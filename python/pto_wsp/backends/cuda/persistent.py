@@ -75,13 +75,7 @@ class _Writer:
         self.temps.place()
         with code.in_prelude():
             tickets = self.counter.count(self.nest, code.closed)
-            tasks = tickets
-            if any(each.rides for each in self.sync.tasks.values()):
-                tasks = Counter(self._plan, code, lambda call, scope: "1").count(
-                    self.nest, Scope(lets={**code.closed.lets})
-                )
             code.line(f"tickets = tl.full((), 0, {I64}) + {tickets}")
-            code.line(f"tasks = tl.full((), 0, {I64}) + {tasks}")
             code.line(f"events = tl.full((), 0, {I64}) + {self.counters.used}")
             code.line(f"space = tl.full((), 0, {I64}) + {self.temps.used}")
         self._begin()
@@ -103,9 +97,9 @@ class _Writer:
         code = self.code
         code.line("pid = tl.program_id(0)")
         code.line("blocks = tl.num_programs(0)")
-        code.line(f"epoch = tl.load(CTRL + {Word.EPOCH:d})")
         code.line(f"fits = (tickets < {MOST_TASKS}) & (events <= EVENT_CAP) & (space <= SPACE_CAP)")
         with code.block("if pid == 0:"):
+            code.line(f"tasks = tl.full((), 0, {I64}) + {self._tasks()}")
             for word in (Need.TICKETS, Need.EVENTS, Need.SPACE, Need.TASKS):
                 code.line(f"tl.store(NEED + {word:d}, {word.name.lower()})")
             with code.block("if fits == 0:"):
@@ -114,12 +108,18 @@ class _Writer:
         code.line(f"HASHES = NEED + {Need.HASH:d}")
         code.line("counters = EVENTS + (epoch & 1).to(tl.int64) * EVENT_CAP")
         code.line("others = EVENTS + (1 - (epoch & 1)).to(tl.int64) * EVENT_CAP")
-        code.line(f"used = tl.load(CTRL + {Word.EVENTS_USED:d})")
         code.line("clear = pid * 1024")
         with code.block("while clear < used:"):
             code.line("at = clear + tl.arange(0, 1024)")
             code.line(f"tl.store(others + at, tl.zeros((1024,), {I32}), mask=at < used)")
             code.line("clear += blocks * 1024")
+
+    def _tasks(self) -> str:
+        """How many there are, those without tickets among them."""
+        if not any(each.rides for each in self.sync.tasks.values()):
+            return "tickets"
+        counter = Counter(self._plan, self.code, lambda call, scope: "1")
+        return counter.count(self.nest, Scope(lets={**self.code.closed.lets}))
 
     def _end(self) -> None:
         """The last block to end prepares the next run."""
@@ -303,6 +303,9 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
         *(function.text for function in writer.calls.functions.values()),
         f"@triton.jit(do_not_specialize={unspecialised!r})",
         f"def persistent({', '.join([*declared, *FIXED])}):",
+        # Read first, so that what follows does not wait for it.
+        f"    epoch = tl.load(CTRL + {Word.EPOCH:d})",
+        f"    used = tl.load(CTRL + {Word.EVENTS_USED:d})",
         *widened,
         writer.code.text(),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pto_wsp.backends.cuda.code import Code, Scope
 from pto_wsp.backends.cuda.counting import Counter, Found
+from pto_wsp.backends.cuda.linear import factored
 from pto_wsp.backends.cuda.nest import Block, Branch, Loop, Path, Phases, Temporary, loops_of
 from pto_wsp.backends.cuda.regions import TYPES, Regions
 from pto_wsp.backends.cuda.waiting import Counters, inside
@@ -44,10 +45,12 @@ class Temporaries:
                 self.used = code.named(f"{self.used} + {all_}", "space")
 
     def _largest(self, alloc: int, item: Temporary, path: Path, loops: tuple[Loop, ...]) -> str:
-        code, node = self._code, self._allocs[alloc].size
+        code = self._code
+        # Temporaries whose sizes differ by a factor ask for one largest value.
+        factor, node = factored(self._plan, self._allocs[alloc].size)
         depends = self._counter.node_depends(node)
         if not depends:
-            return code.value(node, code.closed)
+            return code.value(self._allocs[alloc].size, code.closed)
         (level,) = depends
 
         def of(scope: Scope) -> str:
@@ -58,7 +61,8 @@ class Temporaries:
             self._counters.lets(block, item, scope)
             return code.value(node, scope)
 
-        return self._counters.largest(next(x for x in loops if x.level == level), of)
+        most = self._counters.largest(next(x for x in loops if x.level == level), of)
+        return f"{most} * {factor}"
 
     def use(self, tensor: int, found: Found, regions: Regions) -> None:
         """Makes the pointer to this iteration's own temporary known."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pto_wsp.backends.cuda.code import I64, Code, Scope
-from pto_wsp.backends.cuda.counting import SCAN, Counter, Found
+from pto_wsp.backends.cuda.code import LANES, LARGEST, Code, Scope
+from pto_wsp.backends.cuda.counting import Counter, Found
 from pto_wsp.backends.cuda.nest import Block, Branch, Let, Loop, Path, Phases
 from pto_wsp.backends.cuda.sync import Group, Synchronisation, Tasks, Wait
 from pto_wsp.error_codes import Code as ErrorCode
@@ -59,20 +59,13 @@ class Counters:
         code, counter = self._code, self._counter
         if counter.node_depends(self._axes[loop.axis].extent):
             raise self._too_ragged(loop)
+
+        def each(numbers: str) -> str:
+            variable = counter.variable(loop, numbers, code.closed)
+            return of(code.enter(code.closed, loop.level, variable, lanes=LANES))
+
         with code.in_prelude():
-            most, at = code.fresh("most"), code.fresh("at")
-            extent = counter.extent(loop, code.closed)
-            code.line(f"{most} = tl.full((), 0, {I64})")
-            code.line(f"{at} = tl.full((), 0, {I64})")
-            with code.block(f"while {at} < {extent}:"):
-                numbers = code.named(f"{at} + tl.arange(0, {SCAN})", "ks")
-                variable = counter.variable(loop, numbers, code.closed)
-                inner = code.enter(code.closed, loop.level, variable, lanes=SCAN)
-                value = of(inner)
-                there = f"tl.where({numbers} < {extent}, {value}, 0)"
-                code.line(f"{most} = tl.maximum({most}, tl.max({there}, 0))")
-                code.line(f"{at} += {SCAN}")
-        return most
+            return code.fold(LARGEST, "0", counter.extent(loop, code.closed), each)
 
     def slot(self, group: Group, iterations: list[str]) -> str:
         """The counter of an instance."""

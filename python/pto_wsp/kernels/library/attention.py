@@ -10,7 +10,7 @@ from pto_wsp import DType, In, Kernel, Out, PagedTensor, Scalar, Tensor, Tile, k
 
 F32 = DType.F32
 NEVER = float("-inf")
-_CHUNKS = 16  # that are merged at a time
+_MERGED = 8  # chunks that are merged at a time
 HIDDEN = -1e30  # a score whose exponential is 0 beside any other; a difference of two is no NaN
 
 
@@ -185,28 +185,30 @@ def decode(
 
 @functools.cache
 def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
-    """`merge_partials(parts, stats, out)`: the chunks of `decode`, however many there are:
-    `parts[chunk, head, dim]`, `stats[chunk, head, 2]`."""
+    """`merge_partials(parts, stats, out)`: the chunks of `decode`, however many there are, one
+    below the other: `parts[chunk * heads + head, dim]`, `stats[chunk * heads + head, 2]`."""
 
     @kernel
     def merge_partials(parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]):
-        for head in pto.for_range(0, heads):
-            s = pto.carry(
-                most=pto.full((1, 1), NEVER, F32),
-                total=pto.zeros((1, 1), F32),
-                sum=pto.zeros((1, dim), F32),
-            )
-            for c in pto.for_range(0, parts.shape[0], _CHUNKS):
-                chunks = slice(c, c + _CHUNKS)
-                there = pto.load(stats[chunks, head, 0:1])
-                most = pto.maximum(s.most, pto.col_max(there))
-                before, now = pto.exp(s.most - most), pto.exp(there - most)
-                total = pto.load(stats[chunks, head, 1:2]) * now
-                s.total = s.total * before + pto.col_sum(total)
-                s.sum = s.sum * before + pto.col_sum(pto.load(parts[chunks, head, 0:dim]) * now)
-                s.most = most
-            merged = pto.cast(s.sum * pto.recip(s.total), dtype)
-            pto.store(out[head : head + 1, 0:dim], merged)
+        s = pto.carry(
+            most=pto.full((heads, 1), NEVER, F32),
+            total=pto.zeros((heads, 1), F32),
+            sum=pto.zeros((heads, dim), F32),
+        )
+        for at in pto.for_range(0, parts.shape[0], _MERGED * heads):
+            # Chunks beyond the last weigh nothing.
+            chunks = [slice(at + c * heads, at + (c + 1) * heads) for c in range(_MERGED)]
+            mosts = [pto.pad(pto.load(stats[c, 0:1]), NEVER) for c in chunks]
+            totals = [pto.pad(pto.load(stats[c, 1:2]), 0.0) for c in chunks]
+            sums = [pto.pad(pto.load(parts[c, 0:dim]), 0.0) for c in chunks]
+            most = functools.reduce(pto.maximum, mosts, s.most)
+            before = pto.exp(s.most - most)
+            total, sum = s.total * before, s.sum * before
+            for m, t, p in zip(mosts, totals, sums, strict=True):
+                share = pto.exp(m - most)
+                total, sum = total + t * share, sum + p * share
+            s.most, s.total, s.sum = most, total, sum
+        pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
 
     return merge_partials
 
