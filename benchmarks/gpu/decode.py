@@ -39,7 +39,7 @@ VARIANTS = {
     "page 1": Shape(page=1),
     "page 64": Shape(page=64),
 }
-TINY = {"heads": 2, "kv_heads": 1, "dim": 16}
+TINY = Shape(heads=2, kv_heads=1, dim=16, page=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def bound(placed: Placed, number: int = 0) -> dict[str, Any]:
 def measure(report: Report, config: Config, *, tiny: bool, seconds: float, variants: bool) -> None:
     """The six batches, then host time and one graph for ten batches, then other shapes."""
     end = time.monotonic() + seconds
-    shape = Shape(**TINY, page=4) if tiny else Shape()
+    shape = TINY if tiny else Shape()
     with report.case(SECTION, "compile"):
         pool = Pool(shape, 4096 if tiny else None)
         began = time.monotonic()
@@ -123,8 +123,8 @@ def measure(report: Report, config: Config, *, tiny: bool, seconds: float, varia
         del pool
     for name, other in VARIANTS.items() if variants else ():
         if tiny:
-            small = {"heads": other.heads // 16, "kv_heads": 1, "dim": max(16, other.dim // 8)}
-            other = Shape(**small, page=min(other.page, 8), dtype=other.dtype)
+            dim, page = max(16, other.dim // 8), min(other.page, 8)
+            other = Shape(other.heads // 16, 1, dim, page, other.dtype)
         with report.case(SECTION, name):
             if time.monotonic() > end:
                 raise TimeoutError(f"not measured: {seconds:g} s are over")

@@ -8,6 +8,7 @@ alone. Routing, gathering and the weighted sum are not part of it, for nobody.
 # pyright: basic, reportInvalidTypeForm=false
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +93,8 @@ def measure(report: Report, *, tiny: bool) -> None:
 
 def _weights(s: Shape) -> dict[str, Any]:
     generator = torch().Generator(where()).manual_seed(1)
-    sizes = dict.fromkeys(("W1", "W3"), (s.experts, s.d_ff, s.d_model))
-    sizes["W2"] = (s.experts, s.d_model, s.d_ff)
+    up, down = (s.experts, s.d_ff, s.d_model), (s.experts, s.d_model, s.d_ff)
+    sizes = {"W1": up, "W3": up, "W2": down}
     return {
         name: torch().randn(size, dtype=torch().bfloat16, device=where(), generator=generator)
         / size[2] ** 0.5
@@ -169,8 +170,7 @@ def _rivals(x: Any, weights: dict[str, Any], counts: np.ndarray) -> dict[str, fl
             hidden = silu(grouped(rows, w1, offs=ends)) * grouped(rows, w3, offs=ends)
             grouped(hidden, w2, offs=ends)
 
-        try:
+        # Not on this GPU, or called otherwise in this version.
+        with contextlib.suppress(RuntimeError, TypeError):
             found["torch._grouped_mm, in a graph"] = graph_us([together]).median
-        except (RuntimeError, TypeError):  # not on this GPU, or called otherwise in this version
-            pass
     return found

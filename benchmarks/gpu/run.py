@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _sections(options: argparse.Namespace) -> dict[str, Callable[[Any], None]]:
-    from benchmarks.gpu import decode, moe, tasks
+    from benchmarks.gpu import decode, layer, moe, tasks
 
     chosen = {f.name: getattr(options, f.name) for f in fields(decode.Config)}
     given = {name: value for name, value in chosen.items() if value is not None}
@@ -80,6 +80,7 @@ def _sections(options: argparse.Namespace) -> dict[str, Callable[[Any], None]]:
         "decode": measure_decode,
         "tasks": lambda report: tasks.measure(report, tiny=options.tiny),
         "moe": lambda report: moe.measure(report, tiny=options.tiny),
+        "layer": lambda report: layer.measure(report, tiny=options.tiny),
     }
     return {name: every[name] for name in SECTIONS if name in options.only}
 

@@ -137,14 +137,14 @@ def _wave(report: Report, side: int) -> None:
     wrong = "" if bool((x == 1.0).all()) else "a task ran before what it reads was there"
     us = program_us(program, [given])
     count, diagonals = side * side, 2 * side - 1
-    each, more = _nodes_us(min(count, 4000)), {"us_a_diagonal": us.median / diagonals}
+    each = _nodes_us(min(count, 4000))
     for name, nodes in (("a node for each task", count), ("a node for each diagonal", diagonals)):
         report.row(
             *(SECTION, f"wavefront {side} x {side}", us.median, "us"),
             rival=(name, each * nodes) if each else None,
             wrong=wrong,
             tasks=count,
-            **more,
+            us_a_diagonal=us.median / diagonals,
         )
     program.close()
 
