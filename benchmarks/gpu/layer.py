@@ -75,7 +75,7 @@ TINY = Shape(32, 4, 2, 16, 32, 2, 20, 4, 16, 16, 16, 16, 16, 16)
 
 @functools.cache
 def rotate_and_append(group: int, dim: int) -> Kernel:
-    """The query heads of a token, turned in place; its key, turned, and its value into the cache."""
+    """The query heads of a token, turned in place; its key, turned, and its value are appended."""
     half = dim // 2
     angle, token = Tile[1, half, F32], Tile[dim, BF16]
 
