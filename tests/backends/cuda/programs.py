@@ -29,6 +29,7 @@ from pto_wsp import (
     minimum,
     pto,
     reduce_sum,
+    select,
     sequential,
     workload,
     workloads,
@@ -280,6 +281,26 @@ def temporaries() -> Built:
     return Built(run(DenseDyn(4), lengths), [y])
 
 
+def riders_elsewhere() -> Built:
+    """A loop of its own for tasks that the last of others run, some of which wait for nobody; and
+    a number that a condition makes."""
+    lengths = np.array([2, 0, 1, 0])
+    x, y, z = numbers(4, 2, 2, 4), numbers(4, 2, 2, 4), np.full((4, 2, 4), 9.0, np.float32)
+    tx, ty, tz = Tensor(data=x), Tensor(data=y), Tensor(data=z)
+
+    @workload
+    def run(batch, lens):
+        for b in P(batch):
+            for c in P(lens[b]):
+                double[b, c](tx[b, c], ty[b, c])
+        for b in P(batch):
+            triple[b](ty[b, 0], tz[b])
+        for b in P(batch):
+            grow[b](tz[b], select(lens[b] > 1, 1, 0))
+
+    return Built(run(DenseDyn(4), lengths), [y, z])
+
+
 def sums() -> Built:
     """Extents that add up what other arrays say."""
     lengths = np.array([1, 0, 3, 2])
@@ -317,6 +338,6 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     f.__name__: f
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
-        *(by_data, explicit, wavefront, temporaries, sums, paged),
+        *(by_data, explicit, wavefront, temporaries, riders_elsewhere, sums, paged),
     )
 }
