@@ -281,6 +281,39 @@ def temporaries() -> Built:
     return Built(run(DenseDyn(4), lengths), [y])
 
 
+def meeting() -> Built:
+    """Regions that meet at any distance along a parallel loop: those of a sum, and those that an
+    array names."""
+    places = np.array([1, 0, 2, 0, 1])
+    x, y = numbers(3, 2, 4), numbers(2, 4)
+    tx, ty = Tensor(data=x), Tensor(data=y)
+
+    @workload
+    def run(rows, steps, places):
+        for i in P(rows):
+            grow[i](tx[i], i)
+        for s in P(steps):
+            grow[s](tx[places[s]], s)
+            add[s](tx[0], tx[places[s]], ty)
+            grow[s](ty, s)
+
+    return Built(run(DenseDyn(3), DenseDyn(5), places), [x, y])
+
+
+def rows_before() -> Built:
+    """All tasks of a row wait for all of the row before, whatever their columns."""
+    x = numbers(5, 2, 4)
+    tx = Tensor(data=x)
+
+    @workload
+    def run(rows, cols):
+        for i in P(rows):
+            for j in P.seq(cols):
+                add[i, j](tx[i], tx[i + 1], tx[i + 1])
+
+    return Built(run(DenseDyn(4), DenseDyn(3)), [x])
+
+
 def riders_elsewhere() -> Built:
     """A loop of its own for tasks that the last of others run, some of which wait for nobody; and
     a number that a condition makes."""
@@ -338,6 +371,16 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     f.__name__: f
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
-        *(by_data, explicit, wavefront, temporaries, riders_elsewhere, sums, paged),
+        *(
+            by_data,
+            explicit,
+            wavefront,
+            temporaries,
+            meeting,
+            rows_before,
+            riders_elsewhere,
+            sums,
+            paged,
+        ),
     )
 }

@@ -21,7 +21,7 @@ from pto_wsp import (
     workload,
 )
 
-from .programs import add, dense, double, grow, numbers
+from .programs import add, dense, double, numbers
 
 
 def test_python_kernels() -> None:
@@ -38,19 +38,6 @@ def test_python_kernels() -> None:
 
     with pytest.raises(CompileError, match=r"'copy' has a Python body, which a GPU cannot run"):
         run(DenseDyn(4)).compile(target="cuda")
-
-
-def test_dependences_that_only_a_run_could_find() -> None:
-    x = Tensor(data=numbers(2, 4))
-
-    @workload
-    def run(rows):
-        for i in P(rows):
-            grow[i](x[0:2], 1)
-
-    with pytest.raises(CompileError, match="cannot tell which tasks of 'grow'") as caught:
-        run(DenseDyn(4)).compile(target="cuda")
-    assert "along the parallel loop 'rows'" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ from pto_wsp.backends.cuda.module import (
     Word,
 )
 from pto_wsp.backends.cuda.nest import Block, Branch, Call, Loop, Path, Phases, read_nest
+from pto_wsp.backends.cuda.ordering import synchronise
 from pto_wsp.backends.cuda.regions import Regions, page_name
-from pto_wsp.backends.cuda.sync import Group, Synchronisation, Tasks, Wait
+from pto_wsp.backends.cuda.sync import Group, Tasks, Wait
 from pto_wsp.backends.cuda.temporaries import Temporaries
 from pto_wsp.backends.cuda.waiting import Counters, inside
 from pto_wsp.dtypes import DType
@@ -35,8 +36,8 @@ from pto_wsp.plan import Plan, Section, Symbol
 class _Writer:
     def __init__(self, plan: Plan, options: TritonOptions, known: Known) -> None:
         self._plan = plan
-        self.nest: Block = read_nest(plan)
-        self.sync = Synchronisation(plan, self.nest)
+        self.nest: Block
+        self.nest, self.sync, self.ordered = synchronise(plan, read_nest(plan))
         self.code = Code(plan, known)
         self.counter = Counter(plan, self.code, self._weight, self._weighed)
         self.counters = Counters(plan, self.nest, self.code, self.counter, self.sync)
@@ -337,4 +338,5 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
         tuple(writer.waits),
         writer.regions.wanted,
         rides,
+        writer.ordered,
     )
