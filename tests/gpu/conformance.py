@@ -35,7 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass
 class Found:
-    """What became of a program. `status`: equal, WRONG, FAILED, refused, skipped."""
+    """What became of a program. `status`: equal, WRONG, FAILED, refused, skipped; "no error" where
+    `reference` finds a mistake in control that a GPU does not look for."""
 
     name: str
     kind: str
@@ -145,6 +146,8 @@ def _examine(runner: Runner, most: int, found: Found) -> None:
     first, found_error = _outcome(program, runner.bind())
     if error is not None or found_error is not None:
         found.status = "equal" if type(error) is type(found_error) else "WRONG"
+        if found_error is None:
+            found.status = "no error"
         shown = ("nothing" if e is None else _first(e) for e in (error, found_error))
         found.reason = "reference says {}; cuda {}".format(*shown)
         return

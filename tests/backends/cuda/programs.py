@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp import (
+    Accum,
     Dense,
     DenseDyn,
     Deps,
@@ -281,6 +282,23 @@ def temporaries() -> Built:
     return Built(run(DenseDyn(4), lengths), [y])
 
 
+def updates() -> Built:
+    """Sums that several tasks add to, which no promise lets two do at a time."""
+    x, y = numbers(6, 2, 4), numbers(2, 2, 4)
+    tx, ty = Tensor(data=x), Tensor(data=y)
+
+    @kernel
+    def add_to(x: In[TILE], y: Accum[TILE]):
+        pto.store(y, pto.load(y) + pto.load(x))
+
+    @workload
+    def run(rows):
+        for i in P(rows):
+            add_to[i](tx[i], ty[i % 2])
+
+    return Built(run(DenseDyn(6)).task_graph(deps=Deps.explicit()), [y])
+
+
 def meeting() -> Built:
     """Regions that meet at any distance along a parallel loop: those of a sum, and those that an
     array names."""
@@ -371,16 +389,7 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     f.__name__: f
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
-        *(
-            by_data,
-            explicit,
-            wavefront,
-            temporaries,
-            meeting,
-            rows_before,
-            riders_elsewhere,
-            sums,
-            paged,
-        ),
+        *(by_data, explicit, wavefront, temporaries, updates, meeting, rows_before),
+        *(riders_elsewhere, sums, paged),
     )
 }

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from pto_wsp.backends.cuda.code import I64, Code, Scope
+from pto_wsp.backends.cuda.code import I64, Code, Scope, chosen
 from pto_wsp.backends.cuda.nest import (
     Block,
     Branch,
@@ -146,7 +146,7 @@ class Counter:
                 other = self.count(item.other, scope.inner())
                 if then == other:
                     return then
-                return self._code.named(f"tl.where({condition}, {then}, {other})", "n")
+                return self._code.named(chosen(condition, then, other), "n")
             case Phases():
                 return self.count(tuple(i for child in item.children for i in child), scope)
             case Loop():

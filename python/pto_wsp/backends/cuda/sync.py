@@ -149,16 +149,25 @@ class Synchronisation:
     # --- order that data says ---
 
     def _data(self) -> None:
-        if self._plan.policy(Directive.DEPS) == DepsPolicy.EXPLICIT:
-            return  # the user's promise that `after` says everything
-        self._unproved()
+        # The user's promise that `after` says everything is none about updates that commute: any
+        # order of them will do, but not two at a time.
+        promised = self._plan.policy(Directive.DEPS) == DepsPolicy.EXPLICIT
+        if not promised:
+            self._unproved()
         distances = self._plan.records(DepsDistance)
         for record in self._plan.records(Deps):
             if record.proof == ProofKind.INDEPENDENT or record.sink not in self.tasks:
                 continue
+            if promised and not self._add_both(record.source, record.sink):
+                continue
             parts = distances[record.distance : record.distance + record.num_distance]
             vector = [None if part.open else part.value for part in parts]
             self._conflict(record.source, record.sink, vector, HazardKind(record.hazard).name)
+
+    def _add_both(self, source: int, sink: int) -> bool:
+        """Whether two calls add to the same tensor."""
+        pairs = self._meeting(self.tasks[source], self.tasks[sink])
+        return any(a.mode == b.mode == AccessMode.ACCUM for a, b in pairs)
 
     def _unproved(self) -> None:
         """Two calls that may touch the same elements and have no proof: a plan from a file may come
