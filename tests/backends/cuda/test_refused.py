@@ -10,6 +10,7 @@ from pto_wsp import (
     CompileError,
     DenseDyn,
     DispatchPolicy,
+    DType,
     ExecutionError,
     In,
     Out,
@@ -38,6 +39,21 @@ def test_python_kernels() -> None:
 
     with pytest.raises(CompileError, match=r"'copy' has a Python body, which a GPU cannot run"):
         run(DenseDyn(4)).compile(target="cuda")
+
+
+def test_temporaries_whose_shape_depends_on_two_loops() -> None:
+    x = Tensor(data=numbers(4, 2, 4))
+
+    @workload
+    def run(rows, steps, lens):
+        for i in P(rows):
+            for s in P(steps):
+                parts = Tensor.temp((lens[i] + s + 1, 2, 4), DType.F32)
+                double[i, s](x[i], parts[0])
+
+    made = run(DenseDyn(2), DenseDyn(2), np.array([1, 2]))
+    with pytest.raises(CompileError, match="cannot say how large a temporary becomes"):
+        made.compile(target="cuda")
 
 
 @pytest.mark.parametrize(
