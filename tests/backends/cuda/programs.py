@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pto_wsp import (
+    Accum,
     Dense,
     DenseDyn,
     Deps,
@@ -29,6 +30,7 @@ from pto_wsp import (
     minimum,
     pto,
     reduce_sum,
+    select,
     sequential,
     workload,
     workloads,
@@ -280,6 +282,76 @@ def temporaries() -> Built:
     return Built(run(DenseDyn(4), lengths), [y])
 
 
+def updates() -> Built:
+    """Sums that several tasks add to, which no promise lets two do at a time."""
+    x, y = numbers(6, 2, 4), numbers(2, 2, 4)
+    tx, ty = Tensor(data=x), Tensor(data=y)
+
+    @kernel
+    def add_to(x: In[TILE], y: Accum[TILE]):
+        pto.store(y, pto.load(y) + pto.load(x))
+
+    @workload
+    def run(rows):
+        for i in P(rows):
+            add_to[i](tx[i], ty[i % 2])
+
+    return Built(run(DenseDyn(6)).task_graph(deps=Deps.explicit()), [y])
+
+
+def meeting() -> Built:
+    """Regions that meet at any distance along a parallel loop: those of a sum, and those that an
+    array names."""
+    places = np.array([1, 0, 2, 0, 1])
+    x, y = numbers(3, 2, 4), numbers(2, 4)
+    tx, ty = Tensor(data=x), Tensor(data=y)
+
+    @workload
+    def run(rows, steps, places):
+        for i in P(rows):
+            grow[i](tx[i], i)
+        for s in P(steps):
+            grow[s](tx[places[s]], s)
+            add[s](tx[0], tx[places[s]], ty)
+            grow[s](ty, s)
+
+    return Built(run(DenseDyn(3), DenseDyn(5), places), [x, y])
+
+
+def rows_before() -> Built:
+    """All tasks of a row wait for all of the row before, whatever their columns."""
+    x = numbers(5, 2, 4)
+    tx = Tensor(data=x)
+
+    @workload
+    def run(rows, cols):
+        for i in P(rows):
+            for j in P.seq(cols):
+                add[i, j](tx[i], tx[i + 1], tx[i + 1])
+
+    return Built(run(DenseDyn(4), DenseDyn(3)), [x])
+
+
+def riders_elsewhere() -> Built:
+    """A loop of its own for tasks that the last of others run, some of which wait for nobody; and
+    a number that a condition makes."""
+    lengths = np.array([2, 0, 1, 0])
+    x, y, z = numbers(4, 2, 2, 4), numbers(4, 2, 2, 4), np.full((4, 2, 4), 9.0, np.float32)
+    tx, ty, tz = Tensor(data=x), Tensor(data=y), Tensor(data=z)
+
+    @workload
+    def run(batch, lens):
+        for b in P(batch):
+            for c in P(lens[b]):
+                double[b, c](tx[b, c], ty[b, c])
+        for b in P(batch):
+            triple[b](ty[b, 0], tz[b])
+        for b in P(batch):
+            grow[b](tz[b], select(lens[b] > 1, 1, 0))
+
+    return Built(run(DenseDyn(4), lengths), [y, z])
+
+
 def sums() -> Built:
     """Extents that add up what other arrays say."""
     lengths = np.array([1, 0, 3, 2])
@@ -317,6 +389,7 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     f.__name__: f
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
-        *(by_data, explicit, wavefront, temporaries, sums, paged),
+        *(by_data, explicit, wavefront, temporaries, updates, meeting, rows_before),
+        *(riders_elsewhere, sums, paged),
     )
 }

@@ -15,7 +15,10 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="turns are taken in the interpreter"
 )
 # Those in which tasks wait for each other, or are run by the last of others.
-WAITING = ("steps", "chains", "two_parts", "by_data", "explicit", "wavefront", "temporaries")
+WAITING = (
+    *("steps", "chains", "two_parts", "by_data", "explicit", "wavefront", "temporaries"),
+    *("updates", "meeting", "rows_before"),
+)
 
 
 @pytest.mark.parametrize("seed", range(2))

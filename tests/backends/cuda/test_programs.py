@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .programs import PROGRAMS, paged
+from .programs import PROGRAMS, meeting, paged
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -33,3 +33,12 @@ def test_a_program_runs_again_with_other_lengths() -> None:
         program.execute(lens=np.array(lengths))
         np.testing.assert_allclose(built.outputs[0], other.outputs[0], rtol=1e-5, atol=1e-6)
         assert program.stats.tasks == reference.stats.tasks
+
+
+def test_loops_that_are_ordered_are_named() -> None:
+    """A GPU infers nothing while it runs: where regions may meet at any distance, iterations run
+    one after the other."""
+    with meeting().workload.compile(target="cuda") as program:
+        shown = program.explain()
+    assert "parallel loop 'steps': one iteration after the other" in shown
+    assert "parallel loop 'rows'" not in shown

@@ -10,6 +10,7 @@ from pto_wsp import (
     CompileError,
     DenseDyn,
     DispatchPolicy,
+    DType,
     ExecutionError,
     In,
     Out,
@@ -21,7 +22,7 @@ from pto_wsp import (
     workload,
 )
 
-from .programs import add, dense, double, grow, numbers
+from .programs import add, dense, double, numbers
 
 
 def test_python_kernels() -> None:
@@ -40,17 +41,19 @@ def test_python_kernels() -> None:
         run(DenseDyn(4)).compile(target="cuda")
 
 
-def test_dependences_that_only_a_run_could_find() -> None:
-    x = Tensor(data=numbers(2, 4))
+def test_temporaries_whose_shape_depends_on_two_loops() -> None:
+    x = Tensor(data=numbers(4, 2, 4))
 
     @workload
-    def run(rows):
+    def run(rows, steps, lens):
         for i in P(rows):
-            grow[i](x[0:2], 1)
+            for s in P(steps):
+                parts = Tensor.temp((lens[i] + s + 1, 2, 4), DType.F32)
+                double[i, s](x[i], parts[0])
 
-    with pytest.raises(CompileError, match="cannot tell which tasks of 'grow'") as caught:
-        run(DenseDyn(4)).compile(target="cuda")
-    assert "along the parallel loop 'rows'" in str(caught.value)
+    made = run(DenseDyn(2), DenseDyn(2), np.array([1, 2]))
+    with pytest.raises(CompileError, match="cannot say how large a temporary becomes"):
+        made.compile(target="cuda")
 
 
 @pytest.mark.parametrize(

@@ -302,10 +302,19 @@ class CudaEngine:
     def explain(self, stats: Stats | None) -> list[Explained]:
         del stats
         how = "dependences were found when the kernel was written"
-        return [
+        directives = [
             Explained(text, how, "", self.plan.loc(Section.SCHEDULE, index))
             for index, text in enumerate(directive_texts(self.plan))
         ]
+        loops = [
+            Explained(
+                f"parallel loop {loop.axis!r}: one iteration after the other",
+                *(str(loop), ""),
+                self.plan.loc(Section.SITE, loop.site),
+            )
+            for loop in self.module.ordered
+        ]
+        return directives + loops
 
     def clone(self) -> CudaEngine:
         return CudaEngine(self.plan, self._kernels, self._options)

@@ -245,4 +245,4 @@ def _bits(dtype: DType, text: str) -> str:
         return f"{narrow}.to(tl.uint32, bitcast=True)"
     if dtype in (DType.I64, DType.U64):
         return text
-    return f"({text} & {(1 << 8 * dtype.size) - 1})"
+    return f"((tl.full((), 0, {I64}) + {text}) & {(1 << 8 * dtype.size) - 1})"

@@ -30,8 +30,7 @@ _REFUSED = {
     Feature.CHANNEL: "processes wait for each other, which needs a place for each of them",
     Feature.COLLECTIVE: "there is one device",
     Feature.MULTI_DOMAIN: "there is one device",
-    Feature.ACCUM: "tiles are stored, not added",
-    Feature.TIER: "tiers of kernels are branches there",
+    Feature.TIER: "a table of variants is no part of the nest; select_tier makes conditions",
 }
 _NO_EXPRS = frozenset({ExprOp.DIV, ExprOp.TASK_AXIS, ExprOp.TASK_SITE, ExprOp.TASK_ORDINAL})
 
@@ -49,7 +48,8 @@ def check_plan(plan: Plan) -> None:
             raise _refused(f"{ExprOp(node.op).name} in expressions", "control has integers only")
     for storage in plan.records(Storage):
         if storage.storage_class in (StorageClass.WORKSPACE, StorageClass.CHANNEL):
-            raise _refused("workspaces of tiers", "temporaries are")
+            what = f"{StorageClass(storage.storage_class).name.lower()} storage"
+            raise _refused(what, "the nest says of temporaries only where they begin and end")
     for index in range(len(plan.records(Kernel))):
         _check_body(plan, index)
     _check_schedule(plan)

@@ -294,7 +294,8 @@ class Code:
                 return scope.bound[e.arg]
             case ExprOp.SYMBOL:
                 self.symbols.add(e.a)
-                return Names.number(e.a)
+                name = Names.number(e.a)
+                return self.named(f"{name} != 0") if e.type == ScalarType.BOOL else name
             case ExprOp.SHAPE:
                 return self.extent(e.a, e.arg)
             case ExprOp.LOAD:
@@ -315,15 +316,15 @@ class Code:
             case ExprOp.NEG:
                 return self.named(f"-{args[0]}" if not args[0].startswith("-") else args[0][1:])
             case ExprOp.NOT:
+                if args[0] in ("0", "1"):
+                    return "1" if args[0] == "0" else "0"
                 return self.named(f"({args[0]}) == 0")
             case ExprOp.SELECT:
-                if args[0] in ("0", "1"):
-                    return args[1] if args[0] == "1" else args[2]
-                return self.named(f"tl.where({args[0]}, {args[1]}, {args[2]})")
+                return self.named(chosen(*args))
             case ExprOp.CAST if e.type == ScalarType.BOOL:
                 return self.named(f"({args[0]}) != 0")
             case ExprOp.CAST if self._nodes[e.a].type == ScalarType.BOOL:
-                return self.named(f"tl.where({args[0]}, 1, 0)")
+                return self.named(chosen(args[0], "1", "0"))
             case ExprOp.CAST:
                 return args[0]
             case op:
@@ -353,7 +354,7 @@ class Code:
             return self._as_integer(e.c, self.value(e.c, inner))
 
         if not scope.lanes:
-            return self.fold(how, low, high, of)
+            return self._as_type(e, self.fold(how, low, high, of))
         total, at = self.fresh("sum"), self.fresh("x")
         self.line(f"{total} = {_start(how.nothing, scope)}")
         self.line(f"{at} = tl.full((), 0, {I64}) + {_least(low, scope)}")
@@ -362,14 +363,17 @@ class Code:
             value = f"tl.where({inside}, {of(at)}, {how.nothing})"
             self.line(f"{total} = {how.join.format(total, value)}")
             self.line(f"{at} += 1")
-        return total
+        return self._as_type(e, total)
+
+    def _as_type(self, e: Expr, total: str) -> str:
+        return self.named(f"{total} != 0") if e.type == ScalarType.BOOL else total
 
     def _is_bound(self, node: int, e: Expr) -> bool:
         """Whether a node reads the variable of a REDUCE or SEARCH."""
         return _BOUND + (e.arg >> 8) in self._depends(node)
 
     def _as_integer(self, node: int, text: str) -> str:
-        return f"tl.where({text}, 1, 0)" if self._nodes[node].type == ScalarType.BOOL else text
+        return chosen(text, "1", "0") if self._nodes[node].type == ScalarType.BOOL else text
 
     def _search(self, e: Expr, scope: Scope) -> str:
         """Bisection; of a block, as long as one of its values is not found."""
@@ -391,6 +395,13 @@ class Code:
             next_low = f"tl.where({holds}, {low}, tl.minimum({middle} + 1, {high}))"
             self.line(f"{low}, {high} = {next_low}, tl.where({moved}, {middle}, {high})")
         return high
+
+
+def chosen(condition: str, then: str, other: str) -> str:
+    """One of two values; a condition may be known."""
+    if condition in ("0", "1"):
+        return then if condition == "1" else other
+    return f"tl.where({condition}, {then}, {other})"
 
 
 def _start(nothing: str, scope: Scope) -> str:

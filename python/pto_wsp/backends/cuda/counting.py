@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from pto_wsp.backends.cuda.code import I64, LANES, SUM, Code, Scope
+from pto_wsp.backends.cuda.code import I64, LANES, SUM, Code, Scope, chosen
 from pto_wsp.backends.cuda.nest import (
     Block,
     Branch,
@@ -43,13 +43,20 @@ class Found:
 
 
 class Counter:
-    """Writes counts and searches. `weight(call, scope)` is how many tickets a call takes, mostly
-    1."""
+    """Writes counts and searches. `weight(call, scope)` is how many tickets a call takes, mostly 1,
+    and `weighed(call)` the levels of the loops that this depends on."""
 
-    def __init__(self, plan: Plan, code: Code, weight: Callable[[Call, Scope], str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        code: Code,
+        weight: Callable[[Call, Scope], str],
+        weighed: Callable[[Call], frozenset[int]] = lambda call: frozenset(),
+    ) -> None:
         self._axes = plan.records(Axis)
         self._code = code
         self._weight = weight
+        self._weighed = weighed
         self._lets: dict[int, frozenset[int]] = {}
 
     # --- what is known ---
@@ -61,8 +68,10 @@ class Counter:
             match item:
                 case Let():
                     self._lets[item.number] = self.node_depends(item.value)
-                case Call() | Temporary():
+                case Temporary():
                     pass
+                case Call():
+                    found |= self._weighed(item)
                 case Branch():
                     found |= self.node_depends(item.condition)
                     found |= self.depends(item.then) | self.depends(item.other)
@@ -85,6 +94,13 @@ class Counter:
     def varies(self, loop: Loop) -> bool:
         """Whether its iterations have different numbers of tasks."""
         return loop.level in self.depends(loop.body)
+
+    def is_same_range(self, a: Loop, b: Loop) -> bool:
+        """Whether two loops have the same iterations, as far as their text tells."""
+        nodes = [(self._axes[loop.axis].start, self._axes[loop.axis].extent) for loop in (a, b)]
+        return all(
+            one == other and not self.node_depends(one) for one, other in zip(*nodes, strict=True)
+        )
 
     # --- counts ---
 
@@ -129,7 +145,7 @@ class Counter:
                 other = self.count(item.other, scope.inner())
                 if then == other:
                     return then
-                return self._code.named(f"tl.where({condition}, {then}, {other})", "n")
+                return self._code.named(chosen(condition, then, other), "n")
             case Phases():
                 return self.count(tuple(i for child in item.children for i in child), scope)
             case Loop():

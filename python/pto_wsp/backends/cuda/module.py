@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
+from pto_wsp.backends.cuda.ordering import OrderedLoop
 from pto_wsp.backends.cuda.sync import Wait
 
 
@@ -36,7 +37,7 @@ class Module:
     """The text of a module that defines `persistent`, and what it is to be given, in order, before
     the arguments that every such kernel has (FIXED). `wanted`: tensors and dimensions whose extents
     are better compiled in. `rides`: calls whose tasks are run by the last of those that they wait
-    for."""
+    for. `ordered`: parallel loops that run as `P.seq` does."""
 
     text: str
     arguments: tuple[Argument, ...]
@@ -44,6 +45,7 @@ class Module:
     waits: tuple[Wait, ...]
     wanted: frozenset[tuple[int, int]]
     rides: int
+    ordered: tuple[OrderedLoop, ...]
 
 
 # What every kernel is given: control words, what it needs (i64), counters and their capacity,

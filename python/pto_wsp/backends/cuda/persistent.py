@@ -23,8 +23,9 @@ from pto_wsp.backends.cuda.module import (
     Word,
 )
 from pto_wsp.backends.cuda.nest import Block, Branch, Call, Loop, Path, Phases, read_nest
+from pto_wsp.backends.cuda.ordering import synchronise
 from pto_wsp.backends.cuda.regions import Regions, page_name
-from pto_wsp.backends.cuda.sync import Group, Synchronisation, Tasks, Wait
+from pto_wsp.backends.cuda.sync import Group, Tasks, Wait
 from pto_wsp.backends.cuda.temporaries import Temporaries
 from pto_wsp.backends.cuda.waiting import Counters, inside
 from pto_wsp.dtypes import DType
@@ -35,10 +36,10 @@ from pto_wsp.plan import Plan, Section, Symbol
 class _Writer:
     def __init__(self, plan: Plan, options: TritonOptions, known: Known) -> None:
         self._plan = plan
-        self.nest: Block = read_nest(plan)
-        self.sync = Synchronisation(plan, self.nest)
+        self.nest: Block
+        self.nest, self.sync, self.ordered = synchronise(plan, read_nest(plan))
         self.code = Code(plan, known)
-        self.counter = Counter(plan, self.code, self._weight)
+        self.counter = Counter(plan, self.code, self._weight, self._weighed)
         self.counters = Counters(plan, self.nest, self.code, self.counter, self.sync)
         self.regions = Regions(plan, self.code)
         self.temps = Temporaries(plan, self.nest, self.code, self.counter, self.counters)
@@ -61,6 +62,28 @@ class _Writer:
         if need.isdigit():
             return "0" if int(need) else "1"
         return self.code.named(f"tl.where({need} == 0, 1, 0)", "n")
+
+    def _weighed(self, call: Call) -> frozenset[int]:
+        """The levels of the loops around a call on which its tickets depend: those that say how
+        many tasks it would wait for."""
+        tasks, counter = self.sync.tasks[call.site], self.counter
+        if tasks.rides is None:
+            return frozenset()
+        group, found = tasks.rides.group, set[int]()
+        mine = {
+            loop.level: tasks.loops[place.level]
+            for loop, place in zip(group.loops, tasks.rides.places, strict=True)
+        }
+        for site in group.sites:
+            for item, _ in self.sync.tasks[site].path:
+                if isinstance(item, Branch):
+                    found |= counter.node_depends(item.condition)
+                elif isinstance(item, Loop):
+                    found |= counter.node_depends(counter.extent_node(item))
+                    other = mine.get(item.level, item)
+                    if other is not item and not counter.is_same_range(item, other):
+                        found.add(item.level)  # an iteration that only one of them has
+        return frozenset(mine[level].level for level in found if level in mine)
 
     def _iteration(self, loop: Loop, scope: Scope) -> str:
         start, variable = self.counter.start(loop, scope), scope.loops[loop.level]
@@ -318,4 +341,5 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
         tuple(writer.waits),
         writer.regions.wanted,
         rides,
+        writer.ordered,
     )

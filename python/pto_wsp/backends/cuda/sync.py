@@ -3,18 +3,16 @@
 A group is a set of tasks that others wait for, with a counter for each of its instances: the tasks
 of a call in one iteration of some loops, or of a construct that orders its parts. Tasks add one
 when they end; whoever waits knows how many there are, since counts are expressions. All groups are
-found before anything runs: what only an inference over regions would find is refused.
+found before anything runs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from pto_wsp.backends.cuda.linear import Linear, linear
 from pto_wsp.backends.cuda.nest import Block, Branch, Call, Loop, Path, Phases, calls, loops_of
-from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError
 from pto_wsp.plan import (
     Access,
     AccessDim,
@@ -29,7 +27,6 @@ from pto_wsp.plan import (
     HazardKind,
     Plan,
     ProofKind,
-    Section,
 )
 
 
@@ -87,8 +84,18 @@ class Tasks:
         return loops_of(self.path)
 
 
+@dataclass(eq=False, slots=True)
+class Open(Exception):
+    """Tasks of two calls may meet at any distance along a parallel loop: nothing less than one
+    iteration after the other is right."""
+
+    loop: Loop
+    source: int
+    sink: int
+
+
 class Synchronisation:
-    """All of it, for a plan."""
+    """All of it, for a plan. `Open` if a loop would have to be ordered first."""
 
     def __init__(self, plan: Plan, nest: Block) -> None:
         self._plan = plan
@@ -142,33 +149,44 @@ class Synchronisation:
     # --- order that data says ---
 
     def _data(self) -> None:
-        if self._plan.policy(Directive.DEPS) == DepsPolicy.EXPLICIT:
-            return  # the user's promise that `after` says everything
-        self._check_proofs()
+        # The user's promise that `after` says everything is none about updates that commute: any
+        # order of them will do, but not two at a time.
+        promised = self._plan.policy(Directive.DEPS) == DepsPolicy.EXPLICIT
+        if not promised:
+            self._unproved()
         distances = self._plan.records(DepsDistance)
         for record in self._plan.records(Deps):
             if record.proof == ProofKind.INDEPENDENT or record.sink not in self.tasks:
                 continue
+            if promised and not self._add_both(record.source, record.sink):
+                continue
             parts = distances[record.distance : record.distance + record.num_distance]
             vector = [None if part.open else part.value for part in parts]
-            self._conflict(record, vector)
+            self._conflict(record.source, record.sink, vector, HazardKind(record.hazard).name)
 
-    def _check_proofs(self) -> None:
-        """Every two calls that may touch the same elements have a proof: a plan from a file may
-        come without, and of very large ones not all are kept."""
+    def _add_both(self, source: int, sink: int) -> bool:
+        """Whether two calls add to the same tensor."""
+        pairs = self._meeting(self.tasks[source], self.tasks[sink])
+        return any(a.mode == b.mode == AccessMode.ACCUM for a, b in pairs)
+
+    def _unproved(self) -> None:
+        """Two calls that may touch the same elements and have no proof: a plan from a file may come
+        without, and of very large ones not all are kept. Then nothing is known of distances."""
         proved = {frozenset((r.source, r.sink)) for r in self._plan.records(Deps)}
         sites = list(self.tasks.values())
         for i, first in enumerate(sites):
             for second in sites[i:]:
-                pair = frozenset((first.call.site, second.call.site))
-                if pair not in proved and self._meeting(first, second):
-                    self._refuse_pair(first.call.site, second.call.site, "the plan has no proof")
+                pair = first.call.site, second.call.site
+                if frozenset(pair) not in proved and self._meeting(first, second):
+                    self._conflict(*pair, [], "unproved")
 
-    def _conflict(self, record: Deps, vector: list[int | None]) -> None:
-        source, sink = self.tasks[record.source], self.tasks[record.sink]
+    def _conflict(self, first: int, second: int, vector: list[int | None], why: str) -> None:
+        """Tasks of `second` wait for those of `first` that are `vector` iterations before them."""
+        source, sink = self.tasks[first], self.tasks[second]
         shared = _shared(source.path, sink.path)
         loops = loops_of(shared)
         vector = vector[: len(loops)] + [None] * (len(loops) - len(vector))
+        apart = len(loops)  # the first loop of which they are in different iterations
         for level, loop in enumerate(loops):
             if loop.ordered and vector[level] is None:
                 vector[level] = 0  # other iterations are ordered by the text
@@ -176,27 +194,35 @@ class Synchronisation:
                 continue
             if loop.ordered:
                 return
-            if vector[level] is None:
-                self._refuse(record, loop)
+            if vector[level] is None or not self._has_plain_start(loop):
+                raise Open(loop, first, second)
+            apart = level
             break
-        pairs = list(zip(vector, loops, strict=True))
-        rest = [0 if part is None and loop.ordered else part for part, loop in pairs]
-        if None in rest:
-            self._refuse(record, loops[rest.index(None)])
-        if not any(rest):
-            if self._order[record.source] >= self._order[record.sink]:
+        if apart == len(loops):
+            if self._order[first] >= self._order[second]:
                 return  # it comes later, or is the same task
             if self._is_settled(source.path[len(shared) :], sink.path[len(shared) :]):
                 return
-        for loop, part in zip(loops, rest, strict=True):
-            start = linear(self._plan, self._plan.records(Axis)[loop.axis].start)
-            if part and (start is None or any(start.by_level.values())):
-                self._refuse(record, loop)
-        matched = self._matched(source, sink, len(loops), any(rest))
-        group = (*loops, *(loop for loop, _ in matched))
-        places = [Place(loop.level, part or 0) for loop, part in zip(loops, rest, strict=True)]
+        known = self._known(loops, vector, apart)
+        matched = self._matched(source, sink, len(loops)) if apart == len(loops) else []
+        group = (*loops[:known], *(loop for loop, _ in matched))
+        pairs = zip(loops[:known], vector, strict=False)
+        places = [Place(loop.level, part or 0) for loop, part in pairs]
         places += [Place(level=mine.level) for _, mine in matched]
-        self._wait(sink, source, group, tuple(places), HazardKind(record.hazard).name)
+        self._wait(sink, source, group, tuple(places), why)
+
+    def _known(self, loops: tuple[Loop, ...], vector: list[int | None], apart: int) -> int:
+        """How many loops name the iteration that is waited for; of the others it is all of
+        them."""
+        for level in range(apart + 1, len(loops)):
+            if vector[level] is None or (vector[level] and not self._has_plain_start(loops[level])):
+                return level
+        return len(loops)
+
+    def _has_plain_start(self, loop: Loop) -> bool:
+        """Whether a distance of variables is one of iterations."""
+        start = linear(self._plan, self._plan.records(Axis)[loop.axis].start)
+        return start is not None and not any(start.by_level.values())
 
     @staticmethod
     def _is_settled(source: Path, sink: Path) -> bool:
@@ -206,13 +232,9 @@ class Synchronisation:
             return False
         return not isinstance(source[0][0], Loop)
 
-    def _matched(
-        self, source: Tasks, sink: Tasks, shared: int, apart: bool
-    ) -> list[tuple[Loop, Loop]]:
+    def _matched(self, source: Tasks, sink: Tasks, shared: int) -> list[tuple[Loop, Loop]]:
         """Pairs of loops, one around each call, whose variables are equal wherever the two touch
         the same elements."""
-        if apart:
-            return []
         found: set[tuple[int, int]] | None = None
         for a, b in self._meeting(source, sink):
             equal = set(self._equal(a, b, shared))
@@ -274,21 +296,6 @@ class Synchronisation:
                 for site in group.sites:
                     if group not in self.tasks[site].signals:
                         self.tasks[site].signals.append(group)
-
-    def _refuse(self, record: Deps, loop: Loop) -> NoReturn:
-        name = self._plan.string(self._plan.records(Axis)[loop.axis].name)
-        why = f"their regions may meet at any distance along the parallel loop {name!r}"
-        self._refuse_pair(record.source, record.sink, why)
-
-    def _refuse_pair(self, source: int, sink: int, why: str) -> NoReturn:
-        names = [repr(self._plan.site_name(site)) for site in (source, sink)]
-        raise CompileError(
-            Code.TARGET_LIMIT,
-            f"the cuda target cannot tell which tasks of {names[0]} a task of {names[1]} waits for",
-            loc=self._plan.loc(Section.SITE, sink),
-            why=f"{why}, and a GPU infers no dependences while it runs",
-            fix="use P.seq for that loop, name the task with after=, or run on target='cpu_sim'",
-        )
 
     # --- who runs whom ---
 

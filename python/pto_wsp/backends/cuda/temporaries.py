@@ -9,7 +9,9 @@ from pto_wsp.backends.cuda.nest import Block, Branch, Loop, Path, Phases, Tempor
 from pto_wsp.backends.cuda.regions import TYPES, Regions
 from pto_wsp.backends.cuda.waiting import Counters, inside
 from pto_wsp.dtypes import DType
-from pto_wsp.plan import Alloc, Plan, Storage, Tensor
+from pto_wsp.error_codes import Code as ErrorCode
+from pto_wsp.errors import CompileError
+from pto_wsp.plan import Alloc, Plan, Section, Storage, Tensor
 
 _ALIGNMENT = 256  # bytes; what a GPU's own allocator gives
 
@@ -51,6 +53,14 @@ class Temporaries:
         depends = self._counter.node_depends(node)
         if not depends:
             return code.value(self._allocs[alloc].size, code.closed)
+        if len(depends) > 1:
+            raise CompileError(
+                ErrorCode.TARGET_LIMIT,
+                "the cuda target cannot say how large a temporary becomes",
+                loc=self._plan.loc(Section.ALLOC, alloc),
+                why="its shape depends on more than one loop",
+                fix="let its shape depend on one outer loop only, or run on target='cpu_sim'",
+            )
         (level,) = depends
 
         def of(scope: Scope) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pto_wsp.backends.cuda.code import LANES, LARGEST, Code, Scope
+from pto_wsp.backends.cuda.code import LANES, LARGEST, Code, Scope, chosen
 from pto_wsp.backends.cuda.counting import Counter, Found
 from pto_wsp.backends.cuda.nest import Block, Branch, Let, Loop, Path, Phases
 from pto_wsp.backends.cuda.sync import Group, Synchronisation, Tasks, Wait
@@ -113,7 +113,7 @@ class Counters:
                 if there == "0":
                     return "0"
                 sides = (there, "0") if part == 0 else ("0", there)
-                return code.named(f"tl.where({condition}, {sides[0]}, {sides[1]})", "n")
+                return code.named(chosen(condition, *sides), "n")
             case Loop():
                 return self._below_loop(item, path, depth, given, scope)
 

@@ -1,0 +1,1 @@
+"""Measurements of the cuda target on a GPU; see ../README.md."""

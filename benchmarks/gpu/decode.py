@@ -1,0 +1,254 @@
+"""Ragged paged decode with the library's workload: one configuration for every batch."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu import batches
+from benchmarks.gpu.batches import BATCHES, SKEWED, UNIFORM, Batch, Placed, Pool, Shape
+from benchmarks.gpu.rows import Bar, Report
+from benchmarks.gpu.timing import (
+    Captured,
+    bindable,
+    graph_us,
+    host_us,
+    program_us,
+    sms,
+    steps_of,
+    tensor_of,
+    torch,
+)
+from pto_wsp import DenseDyn, DType, PagedTensor, Program, Scalar, Tensor, workloads
+
+SECTION = "decode"
+SHARE_OF_SKETCH = 1.10
+HOST_US = 15.0
+_DTYPES = {"bfloat16": DType.BF16, "float16": DType.F16, "float32": DType.F32}
+# Results are rounded to 8 or 11 bits, and so are the shares that values are multiplied by.
+_ERRORS = {"bfloat16": 2e-2, "float16": 4e-3, "float32": 1e-5}
+# Each of these is measured on a uniform batch and on a skewed one.
+VARIANTS = {
+    "64 heads": Shape(heads=64),
+    "head 64": Shape(dim=64),
+    "head 256": Shape(dim=256),
+    "f16": Shape(dtype="float16"),
+    "page 1": Shape(page=1),
+    "page 64": Shape(page=64),
+}
+TINY = Shape(heads=2, kv_heads=1, dim=16, page=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How the decode is cut, and compiled: the same for every batch."""
+
+    block: int = 64  # keys at a time
+    chunk: int = 256  # tokens of a task, at least
+    warps: int = 4
+    stages: int = 3
+    blocks_per_sm: int = 2
+    waves: float = 4.0  # tasks for each block of threads, about
+
+    def chunks(self, kv_heads: int) -> int:
+        """What all sequences together may be cut into."""
+        return max(1, round(self.waves * sms() * self.blocks_per_sm / kv_heads))
+
+
+def compiled(shape: Shape, config: Config) -> Program:
+    """The program; everything is bound when it runs."""
+    dtype = _DTYPES[shape.dtype]
+    decode = workloads.paged_decode(
+        *(shape.heads, shape.kv_heads, shape.dim, shape.page, dtype),
+        tiers=(workloads.Tier(1 << 30, config.block, config.chunk),),
+    )
+
+    def empty(name: str, *sizes: int) -> Tensor:
+        return Tensor(data=np.zeros(sizes, dtype.numpy), name=name)
+
+    table = Tensor(data=np.zeros((1, 1), np.int32), name="table")
+    pools = [empty(n, 1, shape.page, shape.kv_heads, shape.dim) for n in ("keys", "values")]
+    return decode(
+        batch=DenseDyn(1),
+        kv=DenseDyn(shape.kv_heads),
+        lens=np.ones(1, np.int32),
+        blocks=Scalar(config.chunks(shape.kv_heads)),
+        q=empty("q", 1, shape.heads, shape.dim),
+        k=PagedTensor(pools[0], table),
+        v=PagedTensor(pools[1], table),
+        out=empty("out", 1, shape.heads, shape.dim),
+    ).compile(
+        target="cuda",
+        num_warps=config.warps,
+        num_stages=config.stages,
+        blocks_per_sm=config.blocks_per_sm,
+    )
+
+
+def bound(placed: Placed, number: int = 0) -> dict[str, Any]:
+    table, out = placed.sets[number]
+    arrays = {
+        "lens": placed.lens,
+        "q": placed.q,
+        "out": out,
+        "table": table,
+        "keys": placed.pool.keys,
+        "values": placed.pool.values,
+    }
+    return {"batch": len(placed.batch.lens), **{n: bindable(a) for n, a in arrays.items()}}
+
+
+def measure(report: Report, config: Config, *, tiny: bool, seconds: float, variants: bool) -> None:
+    """The six batches, then host time and one graph for ten batches, then other shapes."""
+    end = time.monotonic() + seconds
+    shape = TINY if tiny else Shape()
+    with report.case(SECTION, "compile"):
+        pool = Pool(shape, 4096 if tiny else None)
+        began = time.monotonic()
+        program = compiled(shape, config)
+        first = batches.place(pool, _sized(BATCHES[0], tiny))
+        program.execute(**bound(first))
+        report.row(SECTION, "compile, first run", time.monotonic() - began, "s")
+        for batch in BATCHES:
+            with report.case(SECTION, batch.name):
+                _batch(report, program, batches.place(pool, _sized(batch, tiny)), config)
+        with report.case(SECTION, "host time"):
+            _host(report, program, batches.place(pool, _sized(BATCHES[3], tiny)))
+        with report.case(SECTION, "one graph"):
+            _one_graph(report, program, pool, tiny=tiny)
+        program.close()
+        del pool
+    for name, other in VARIANTS.items() if variants else ():
+        if tiny:
+            dim, page = max(16, other.dim // 8), min(other.page, 8)
+            other = Shape(other.heads // 16, 1, dim, page, other.dtype)
+        with report.case(SECTION, name):
+            if time.monotonic() > end:
+                raise TimeoutError(f"not measured: {seconds:g} s are over")
+            _variant(report, name, other, config, tiny=tiny)
+
+
+def _sized(batch: Batch, tiny: bool) -> Batch:
+    return batch.tiny() if tiny else batch
+
+
+def _batch(report: Report, program: Program, placed: Placed, config: Config) -> None:
+    """Warm: the same arrays each time. Cold: sets of pages that take turns."""
+    batch = placed.batch
+    us = program_us(program, [bound(placed)])
+    wrong = _wrong(placed)
+    facts: dict[str, Any] = {
+        "tokens": sum(batch.lens),
+        "tb_per_s": placed.bytes_read / us.median / 1e6,
+        "quartiles": us.quartiles,
+        "error": batches.error(placed, batch.lens),
+    }
+    rivals = _rivals(placed, [0])
+    facts["rivals"] = dict(rivals)
+    recorded = batch.recorded
+    assert recorded is not None
+    report.row(
+        *(SECTION, f"{batch.name}, step 1", us.median, "us"),
+        rival=("sketch, recorded", recorded.sketch),
+        bar=Bar(SHARE_OF_SKETCH, of_ratio=True),
+        wrong=wrong,
+        **facts,
+    )
+    rivals["FlashInfer, recorded"] = recorded.flashinfer
+    if recorded.sdpa is not None and "SDPA" not in rivals:
+        rivals["SDPA, recorded"] = recorded.sdpa
+    name = min(rivals, key=lambda each: rivals[each])
+    report.row(
+        *(SECTION, f"{batch.name}, step 2", us.median, "us"),
+        rival=(name, rivals[name]),
+        bar=Bar(batch.ratio, of_ratio=True, below=batch.strictly),
+        wrong=wrong,
+    )
+    if len(placed.sets) > 1:
+        every = list(range(len(placed.sets)))
+        cold = program_us(program, [bound(placed, number) for number in every])
+        rivals = _rivals(placed, every)
+        name = min(rivals, key=lambda each: rivals[each], default="")
+        report.row(
+            *(SECTION, f"{batch.name}, cold", cold.median, "us"),
+            rival=(name, rivals[name]) if name else None,
+            wrong=_wrong(placed, every[-1]),
+            rivals=rivals,
+            sets=len(every),
+        )
+
+
+def _wrong(placed: Placed, number: int = 0) -> str:
+    found, most = batches.error(placed, placed.batch.lens, number), _ERRORS[placed.pool.shape.dtype]
+    return "" if found <= most else f"error {found:.2g}, more than {most:g}"
+
+
+def _rivals(placed: Placed, sets: list[int]) -> dict[str, float]:
+    """By name: the best time of each that runs here."""
+    if not batches.can_compare():
+        return {}
+    found: dict[str, float] = {}
+    for name, made in (("SDPA", batches.sdpa), ("FlashInfer", batches.flashinfer)):
+        if name == "SDPA" and not placed.batch.uniform:
+            continue
+        forms = list(zip(*(made(placed, number) for number in sets), strict=True))
+        times = [graph_us(list(steps)).median for steps in forms]
+        if times:
+            found[name] = min(times)
+    return found
+
+
+def _variant(report: Report, name: str, shape: Shape, config: Config, *, tiny: bool) -> None:
+    pool = Pool(shape, 4096 if tiny else None)
+    program = compiled(shape, config)
+    for batch in (UNIFORM, SKEWED):
+        with report.case(SECTION, f"{name}, {batch.name}"):
+            placed = batches.place(pool, _sized(batch, tiny))
+            us = program_us(program, [bound(placed)], replays=10)
+            rivals = _rivals(placed, [0])
+            best = min(rivals, key=lambda each: rivals[each], default="")
+            report.row(
+                *(SECTION, f"{name}, {batch.name}", us.median, "us"),
+                rival=(best, rivals[best]) if best else None,
+                wrong=_wrong(placed),
+                tb_per_s=placed.bytes_read / us.median / 1e6,
+                error=batches.error(placed, placed.batch.lens),
+            )
+    program.close()
+
+
+def _host(report: Report, program: Program, placed: Placed) -> None:
+    """What a decode step costs the host: everything lies on the GPU, lengths included."""
+    program.execute(**bound(placed))
+    us = host_us(program)
+    more = {"quartiles": us.quartiles, "most": max(us.values)}
+    report.row(SECTION, "host time of a step", us.median, "us", bar=Bar(HOST_US), **more)
+
+
+def _one_graph(report: Report, program: Program, pool: Pool, *, tiny: bool) -> None:
+    """Ten batches by one captured graph: lengths change in the memory of the GPU, nothing else."""
+    most, count, turns = (32, 4, 2) if tiny else (4096, 64, 10)
+    rng = np.random.default_rng(5)
+    batch = Batch("ten batches", [most] * count)
+    placed = batches.place(pool, batch)
+    captured = Captured(steps_of(program, [bound(placed)]), program.synchronize)
+    worst, different = 0.0, 0
+    for turn in range(turns):
+        lens = rng.integers(0, most + 1, count)
+        lens[: turn + 1] = rng.integers(0, 8, turn + 1)
+        placed.lens.copy_(tensor_of(lens.astype(np.int32)))
+        placed.sets[0][1].fill_(7.0)
+        captured.replay()
+        program.synchronize()
+        found = placed.sets[0][1].clone()
+        worst = max(worst, batches.error(placed, lens.tolist()))
+        program.execute(**bound(placed))
+        different += int(not torch().equal(found, placed.sets[0][1]))
+    allowed = _ERRORS[pool.shape.dtype]
+    wrong = f"error {worst:.2g}" if worst > allowed else ""
+    if different:
+        wrong = f"{different} of {turns} batches differ from a run outside the graph"
+    report.checked(SECTION, "one graph serves ten batches", wrong, error=worst)
