@@ -90,7 +90,7 @@ class Tasks:
 class Synchronisation:
     """All of it, for a plan."""
 
-    def __init__(self, plan: Plan, nest: Block) -> None:
+    def __init__(self, plan: Plan, nest: Block, *, rides: bool = True) -> None:
         self._plan = plan
         self.groups: list[Group] = []
         self.tasks = {call.site: Tasks(call, path) for call, path in calls(nest)}
@@ -101,7 +101,8 @@ class Synchronisation:
         self._explicit()
         self._data()
         self._make_waits()
-        self._riders()
+        if rides:
+            self._riders()
 
     # --- order that the text says ---
 
