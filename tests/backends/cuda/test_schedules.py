@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
 import pytest
 
 from pto_wsp import (
@@ -50,28 +49,28 @@ def in_turns(lengths: list[int], lanes: int) -> list[int]:
 # --- order ---
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3, 8])
+@pytest.mark.parametrize("lanes", [2, 3, 8])
 def test_interleaved_rows_of_equal_length(lanes, monkeypatch) -> None:
     run = watch(table, lambda w: w.order(rows=Interleaved(lanes)), monkeypatch)
-    assert run.numbers == in_turns([3] * 5, lanes)
+    assert run.numbers == in_turns([2] * 5, lanes)
 
 
 @pytest.mark.parametrize("lanes", [2, 3])
-@pytest.mark.parametrize("lengths", [[1, 3, 2], [3, 0, 1, 4, 0, 0, 2, 5]])
-def test_interleaved_rows_of_any_length(lengths, lanes, monkeypatch) -> None:
+def test_interleaved_rows_of_any_length(lanes, monkeypatch) -> None:
+    lengths = [3, 0, 1, 2, 0, 0, 4]
     run = watch(lambda: ragged(lengths), lambda w: w.order(rows=Interleaved(lanes)), monkeypatch)
     assert run.numbers == in_turns(lengths, lanes)
 
 
 def test_parallel_takes_as_many_rows_as_blocks(monkeypatch) -> None:
-    lengths = [1, 2, 3, 1, 2, 1]
+    lengths = [1, 2, 1, 1, 2, 1]
     run = watch(lambda: ragged(lengths), lambda w: w.order(rows=Parallel), monkeypatch)
     assert run.numbers == in_turns(lengths, BLOCKS)
 
 
 def test_inner_loops_take_turns_too(monkeypatch) -> None:
     run = watch(table, lambda w: w.order(cols=Interleaved(2), rows=Interleaved(2)), monkeypatch)
-    assert run.numbers == in_turns([3] * 5, 2)
+    assert run.numbers == in_turns([2] * 5, 2)
 
 
 def test_sequential_is_the_order_of_the_program(monkeypatch) -> None:
@@ -79,8 +78,8 @@ def test_sequential_is_the_order_of_the_program(monkeypatch) -> None:
     plain = watch(followed, lambda w: w, monkeypatch)
     assert [name for _, name, _ in plain.ran][:2] == ["mark", "follow"]
     run = watch(followed, lambda w: w.order(rows=Sequential), monkeypatch)
-    assert [name for _, name, _ in run.ran] == ["mark"] * 8 + ["follow"] * 8
-    assert run.numbers[:8] == run.numbers[8:] == sorted(run.numbers[:8])
+    assert [name for _, name, _ in run.ran] == ["mark"] * 6 + ["follow"] * 6
+    assert run.numbers[:6] == run.numbers[6:] == sorted(run.numbers[:6])
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -112,7 +111,7 @@ def test_order_and_dispatch(monkeypatch) -> None:
     work = lambda w: w.order(rows=Interleaved(2)).dispatch(DispatchPolicy.round_robin(3))  # noqa: E731
     run = watch(table, work, monkeypatch)
     for block in range(3):
-        assert run.of(block) == in_turns([3] * 5, 2)[block::3]
+        assert run.of(block) == in_turns([2] * 5, 2)[block::3]
 
 
 # --- ready ---
@@ -120,13 +119,13 @@ def test_order_and_dispatch(monkeypatch) -> None:
 
 def test_fifo_is_the_order_of_generation(monkeypatch) -> None:
     run = watch(followed, lambda w: w.task_graph(ready=ReadyPolicy.fifo()), monkeypatch)
-    assert [name for _, name, _ in run.ran] == ["mark"] * 8 + ["follow"] * 8
+    assert [name for _, name, _ in run.ran] == ["mark"] * 6 + ["follow"] * 6
     assert not run.program._engine.module.direct
 
 
-@pytest.mark.parametrize("seed", [None, 0])
 @pytest.mark.parametrize(
-    ("built", "inner"), [(table, "cols"), (lambda: ragged([3, 0, 1, 4, 2]), "lens")]
+    ("built", "inner", "seed"),
+    [(table, "cols", 0), (table, "cols", None), (lambda: ragged([2, 0, 1, 3]), "lens", None)],
 )
 def test_priority(built, inner, seed, monkeypatch) -> None:
     policy = ReadyPolicy.priority(lambda t: t.get(inner) % 2 - minimum(t.rows, 2))
@@ -145,7 +144,7 @@ def test_priority_of_rows_is_passed_at_once(monkeypatch) -> None:
     policy = ReadyPolicy.priority(lambda t: minimum(t.rows, 3))
     run = watch(table, lambda w: w.task_graph(ready=policy), monkeypatch)
     rows = [3, 4, 2, 1, 0]
-    assert run.numbers == [100 * i + j for i in rows for j in range(3)]
+    assert run.numbers == [100 * i + j for i in rows for j in range(2)]
     assert "ahead = left" in run.program._engine.module.text
 
 
@@ -158,7 +157,7 @@ def test_priorities_of_tasks_that_wait(monkeypatch) -> None:
     run = watch(followed, lambda w: w.task_graph(ready=policy(-1)), monkeypatch, seed=0)
     assert not run.program._engine.module.together
     run = watch(followed, lambda w: w.task_graph(ready=policy(-1)), monkeypatch)
-    assert [name for _, name, _ in run.ran] == ["mark"] * 8 + ["follow"] * 8
+    assert [name for _, name, _ in run.ran] == ["mark"] * 6 + ["follow"] * 6
     with pytest.raises(ScheduleError, match="'follow' waits for one of 'mark'"):
         followed().workload.task_graph(ready=policy(1)).compile(target="cuda")
     steps = PROGRAMS["steps"]().workload
@@ -264,19 +263,3 @@ def test_what_is_undone_is_seen(directive, monkeypatch) -> None:
     monkeypatch.setattr(_Reader, "_directive", undone)
     with pytest.raises(AssertionError):
         UNDONE[directive](monkeypatch)
-
-
-def test_schedules_change_nothing_that_is_computed(monkeypatch) -> None:
-    """Tasks that are ordered, wait, or use temporaries, under several directives at a time."""
-    from .stepping import stepped
-
-    for name in ("steps", "two_parts", "temporaries"):
-        wanted, found = PROGRAMS[name](), PROGRAMS[name]()
-        wanted.workload.compile(target="reference").execute()
-        work = found.workload.dispatch(DispatchPolicy.round_robin(3))
-        program = work.task_graph(ready=ReadyPolicy.fifo()).compile(target="cuda")
-        program._engine.tries = 100_000
-        with stepped(monkeypatch, 3):
-            program.execute()
-        for a, b in zip(wanted.outputs, found.outputs, strict=True):
-            np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)

@@ -47,7 +47,7 @@ class Table:
     outputs: list[np.ndarray]
 
 
-def table(rows: int = 5, cols: int = 3) -> Table:
+def table(rows: int = 5, cols: int = 2) -> Table:
     y = np.zeros((rows, cols, 4), np.float32)
     ty = Tensor(data=y)
 
@@ -72,7 +72,7 @@ def ragged(lengths: list[int]) -> Table:
     return Table(run(DenseDyn(len(lengths)), np.array(lengths)), [y])
 
 
-def followed(rows: int = 4, cols: int = 2) -> Table:
+def followed(rows: int = 3, cols: int = 2) -> Table:
     """Two tasks for each place, of which the second one reads what the first one wrote."""
     x, y = (np.zeros((rows, cols, 4), np.float32) for _ in range(2))
     tx, ty = Tensor(data=x), Tensor(data=y)
@@ -87,7 +87,7 @@ def followed(rows: int = 4, cols: int = 2) -> Table:
     return Table(run(DenseDyn(rows), DenseDyn(cols)), [x, y])
 
 
-def units(rows: int = 4) -> Table:
+def units(rows: int = 3) -> Table:
     """Tasks for either kind of core, in two loops."""
     x, y = (np.zeros((rows, 1, 4), np.float32) for _ in range(2))
     tx, ty = Tensor(data=x), Tensor(data=y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pto_wsp.backends.cuda.keys import Interval, Keys
+from pto_wsp.backends.cuda.nest import Loop, Path, Phases
 from pto_wsp.backends.cuda.refused import refusal
 from pto_wsp.backends.cuda.schedule import Schedule
 from pto_wsp.backends.cuda.sync import Synchronisation
@@ -53,8 +54,19 @@ def _waits(sync: Synchronisation) -> list[tuple[int, int]]:
     for site, tasks in sync.tasks.items():
         for wait in tasks.waits:
             found += [(site, source) for source in wait.group.sites]
-        for group in tasks.signals:
-            if not group.sites:  # an ordered construct
-                others = [s for s, each in sync.tasks.items() if group in each.signals]
-                found += [(site, other) for other in others]
+        for other, each in sync.tasks.items():
+            if _is_ordered(tasks.path, each.path):
+                found.append((site, other))
     return found
+
+
+def _is_ordered(sink: Path, source: Path) -> bool:
+    """Whether the text puts some task of one call behind some of the other."""
+    for (item, part), (other, before) in zip(sink, source, strict=False):
+        if item is not other:
+            return False
+        if isinstance(item, Loop) and item.ordered:
+            return True
+        if part != before:
+            return isinstance(item, Phases) and before < part
+    return False
