@@ -24,7 +24,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.plan import Directive
 
 from .programs import PROGRAMS
-from .watching import BLOCKS, followed, ragged, table, units, watch
+from .watching import BLOCKS, followed, grouped, ragged, table, units, watch
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="kernels are watched in the interpreter"
@@ -55,7 +55,7 @@ def test_interleaved_rows_of_equal_length(lanes, monkeypatch) -> None:
     assert run.numbers == in_turns([2] * 5, lanes)
 
 
-@pytest.mark.parametrize("lanes", [2, 3])
+@pytest.mark.parametrize("lanes", [2, 3, 8])
 def test_interleaved_rows_of_any_length(lanes, monkeypatch) -> None:
     lengths = [3, 0, 1, 2, 0, 0, 4]
     run = watch(lambda: ragged(lengths), lambda w: w.order(rows=Interleaved(lanes)), monkeypatch)
@@ -68,9 +68,13 @@ def test_parallel_takes_as_many_rows_as_blocks(monkeypatch) -> None:
     assert run.numbers == in_turns(lengths, BLOCKS)
 
 
-def test_inner_loops_take_turns_too(monkeypatch) -> None:
-    run = watch(table, lambda w: w.order(cols=Interleaved(2), rows=Interleaved(2)), monkeypatch)
-    assert run.numbers == in_turns([2] * 5, 2)
+@pytest.mark.parametrize("lengths", [[[2, 0, 1, 2]], [[1, 2, 1, 0], [0, 2, 3, 1]]])
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_inner_loops_take_turns_too(lengths, lanes, monkeypatch) -> None:
+    """Whether or not groups are as long in every row."""
+    run = watch(lambda: grouped(lengths), lambda w: w.order(groups=Interleaved(lanes)), monkeypatch)
+    rows = [in_turns(lengths[i % len(lengths)], lanes) for i in range(2)]
+    assert run.numbers == [100 * i + n // 10 + n % 10 for i in range(2) for n in rows[i]]
 
 
 def test_sequential_is_the_order_of_the_program(monkeypatch) -> None:
@@ -112,6 +116,16 @@ def test_order_and_dispatch(monkeypatch) -> None:
     run = watch(table, work, monkeypatch)
     for block in range(3):
         assert run.of(block) == in_turns([2] * 5, 2)[block::3]
+
+
+def test_order_and_priority(monkeypatch) -> None:
+    """Each priority goes through the rows from the first one on again."""
+    lengths = [2, 1, 0, 3, 1]
+    policy = ReadyPolicy.priority(lambda t: t.lens % 2)
+    work = lambda w: w.order(rows=Interleaved(2)).task_graph(ready=policy)  # noqa: E731
+    run = watch(lambda: ragged(lengths), work, monkeypatch)
+    wanted = in_turns(lengths, 2)
+    assert run.numbers == [n for odd in (1, 0) for n in wanted if n % 2 == odd]
 
 
 # --- ready ---

@@ -72,6 +72,32 @@ def ragged(lengths: list[int]) -> Table:
     return Table(run(DenseDyn(len(lengths)), np.array(lengths)), [y])
 
 
+def grouped(lengths: list[list[int]]) -> Table:
+    """Rows of groups of tasks; the number of one is 100 times its row plus 10 times its group plus
+    its place there. A row is like any other, or says how long its groups are."""
+    y = np.zeros((2, len(lengths[0]), 4, 4), np.float32)
+    ty = Tensor(data=y)
+
+    @workload
+    def alike(rows, groups, lens):
+        for i in P(rows):
+            for g in P(groups):
+                for j in P(lens[g]):
+                    mark[i, g, j](ty[i, g, j : j + 1], 100 * i + 10 * g + j)
+
+    @workload
+    def unlike(rows, groups, lens):
+        for i in P(rows):
+            for g in P(groups):
+                for j in P(lens[i, g]):
+                    mark[i, g, j](ty[i, g, j : j + 1], 100 * i + 10 * g + j)
+
+    given = DenseDyn(2), DenseDyn(len(lengths[0]))
+    if len(lengths) == 1:
+        return Table(alike(*given, np.array(lengths[0])), [y])
+    return Table(unlike(*given, np.array(lengths)), [y])
+
+
 def followed(rows: int = 3, cols: int = 2) -> Table:
     """Two tasks for each place, of which the second one reads what the first one wrote."""
     x, y = (np.zeros((rows, cols, 4), np.float32) for _ in range(2))

@@ -96,10 +96,12 @@ class Counter:
         """Whether its iterations have different numbers of tasks."""
         return loop.level in self.depends(loop.body)
 
-    # --- counts ---
+    def is_closed(self, loop: Loop) -> bool:
+        """Whether the counts of its iterations depend on no other loop."""
+        outer = self.depends(loop.body) - {loop.level}
+        return not outer and not self.node_depends(self._axes[loop.axis].extent)
 
-    def extent_node(self, loop: Loop) -> int:
-        return self._axes[loop.axis].extent
+    # --- counts ---
 
     def extent(self, loop: Loop, scope: Scope) -> str:
         return self._code.named(_at_least(self._code.value(self._axes[loop.axis].extent, scope)))
@@ -291,7 +293,7 @@ class Finder:
         with code.in_prelude():
             code.line(f"{lanes} = tl.arange(0, {SCAN})")
         at, counts, ends, all_ = (code.fresh(s) for s in ("at", "counts", "ends", "all"))
-        if self._is_closed(loop):
+        if self._counter.is_closed(loop):
             with code.in_prelude():
                 first = self._first(loop, lanes, code.closed)
         else:
@@ -310,11 +312,6 @@ class Finder:
         code.line(f"{rest} -= {skipped}")
         code.line(f"{iteration} += {at}")
         code.line(f"{done} = {number} - {rest}")
-
-    def _is_closed(self, loop: Loop) -> bool:
-        """Whether the counts of its iterations depend on no other loop."""
-        outer = self._counter.depends(loop.body) - {loop.level}
-        return not outer and not self._counter.node_depends(self._counter.extent_node(loop))
 
     def _first(self, loop: Loop, lanes: str, scope: Scope) -> tuple[str, str, str]:
         """Counts of the first block, their sums up to each, and of all."""

@@ -11,6 +11,7 @@ always the next one of its block, and if all blocks run at a time, waits come to
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pto_wsp.backends.cuda.code import I64, Code
 from pto_wsp.backends.cuda.counting import I32, Counter, Found
@@ -24,6 +25,10 @@ from pto_wsp.plan import ExecUnit, Kernel, Plan, Site
 
 _CUBE = (ExecUnit.AIC, ExecUnit.AIC_AIV)
 _BY_NUMBER = (Owner.NUMBER, Owner.ORDINAL, Owner.PARTS, Owner.SPREAD)
+
+# The first number. Triton (3.6) fails to compile some loops over numbers that it knows to begin
+# with 0; that this is one it does not see.
+_ZERO = "tl.minimum(total, 0)"
 
 SPLITMIX = '''
 @triton.jit
@@ -94,11 +99,11 @@ class Taking:
 
     def _part(self, find: Callable[[], None]) -> None:
         code, starts = self._code, self._schedule.dispatch.starts
-        code.line(f"t = tl.full((), 0, {I32})")
+        code.line(f"t = {_ZERO}")
         code.line("end = total")
         for block, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):
             with code.block(f"if pid == {block}:"):
-                code.line(f"t = tl.full((), {start}, {I32})")
+                code.line(f"t += {start}")
                 if end is not None:
                     code.line(f"end = tl.minimum(total, {end})")
         with code.block("while t < end:"):
@@ -117,7 +122,7 @@ class Taking:
         else:
             code.line("crew = blocks")
             code.line("me = pid")
-        code.line(f"t = tl.full((), 0, {I32})")
+        code.line(f"t = {_ZERO}")
         head = "t < total"
         if self._levels is not None:
             code.line(f"level = tl.full((), {self._levels[1]}, {I64})")
@@ -138,7 +143,7 @@ class Taking:
     def _next_level(self) -> None:
         code = self._code
         code.line("level -= 1")
-        code.line(f"t = tl.full((), 0, {I32})")
+        code.line(f"t = {_ZERO}")
         if self._counts:
             code.line(f"seen = tl.full((), 0, {I32})")
             with code.block("if total > 0:"):
@@ -159,30 +164,29 @@ class Taking:
             run()
             return
         code = self._code
-        left = self._left(call, found)
+        here = replace(found, scope=found.scope.inner())  # without what the task makes known
         conditions = [
             *self._pool(call, found),
             *self._owner(call, found),
             *self._level(call, found),
         ]
-        code.open(f"if {' & '.join(conditions) or '1 == 1'}:")
-        if self._counts:
-            with code.block("if seen == mine:"):
+        with code.block(f"if {' & '.join(conditions)}:"):
+            if self._counts:
+                with code.block("if seen == mine:"):
+                    run()
+                    self._heed("total")
+                    self._take()
+                    code.line("seen += 1")
+                with code.block("else:"):
+                    left = self._left(call, here)
+                    if left != "1":
+                        code.line(f"ahead = tl.minimum({left}, mine - seen)")
+                    code.line("seen += ahead")
+            else:
                 run()
                 self._heed("total")
-                self._take()
-                code.line("seen += 1")
-            with code.block("else:"):
-                if left != "1":
-                    code.line(f"ahead = tl.minimum({left}, mine - seen)")
-                code.line("seen += ahead")
-        else:
-            run()
-            self._heed("total")
-        code.close()
-        if left != "1":
-            with code.block("else:"):
-                code.line(f"ahead = {left}")
+        with code.block("else:"):
+            code.line(f"ahead = {self._left(call, here)} + tl.full((), 0, {I32})")
 
     def _pool(self, call: Call, found: Found) -> list[str]:
         schedule = self._schedule
