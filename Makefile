@@ -66,7 +66,7 @@ test-py: $(INSTALLED) $(TORCH_ASKED)  ## run the Python tests, without the soak 
 	$(PY) tools/run_tests.py
 test-triton: $(INSTALLED) $(TORCH_ASKED)  ## the Triton form of kernels: all of it interpreted, then compiled for a GPU
 	$(PY) -m pytest tests/kernels/triton
-	PTO_WSP_TEST_GPU=compile $(PY) -m pytest tests/kernels/triton
+	PTO_WSP_TEST_GPU=compile $(PY) -m pytest tests/kernels/triton tests/backends/cuda/test_compiled.py
 soak: $(INSTALLED)  ## run the long property tests
 	HYPOTHESIS_PROFILE=soak $(PY) -m pytest -m soak
 

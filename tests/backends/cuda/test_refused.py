@@ -7,22 +7,30 @@ import numpy as np
 import pytest
 
 from pto_wsp import (
+    Affinity,
     CompileError,
     DenseDyn,
     DispatchPolicy,
     DType,
     ExecutionError,
     In,
+    Metric,
     Out,
     P,
+    ReadyPolicy,
     ScheduleError,
+    StartPolicy,
+    TaskWindow,
     Tensor,
+    TimingPolicy,
     TracePolicy,
+    WindowMode,
     kernel,
     workload,
 )
 
 from .programs import add, dense, double, numbers
+from .watching import units
 
 
 def test_python_kernels() -> None:
@@ -56,17 +64,61 @@ def test_temporaries_whose_shape_depends_on_two_loops() -> None:
         made.compile(target="cuda")
 
 
+ROBIN = DispatchPolicy.round_robin(2)
+
+
 @pytest.mark.parametrize(
-    "directed",
+    ("directed", "why", "nearest"),
     [
-        lambda w: w.dispatch(DispatchPolicy.round_robin(2)),
-        lambda w: w.streams(2),
-        lambda w: w.task_graph(trace=TracePolicy.timestamps()),
+        (
+            lambda w: w.dispatch_threshold(Metric.num_tasks(), [0], [ROBIN]),
+            "one way of dealing",
+            "use dispatch",
+        ),
+        (lambda w: w.streams(2).dispatch(ROBIN), "which block", "keep streams"),
+        (
+            lambda w: w.affinity(rows=Affinity.CORE_GROUP),
+            "no neighbours",
+            "rows=Affinity.CORE_LOCAL",
+        ),
+        (lambda w: w.timing(TimingPolicy.batched(4)), "hold these back", "immediate()"),
+        (lambda w: w.pipeline_depth(2, on_full="error"), "full gate", "pipeline_depth(2)"),
+        (
+            lambda w: w.pipeline_depth(2, scope="per_key", key=lambda t: t.rows),
+            "tasks of each key",
+            "DispatchPolicy.affinity(key)",
+        ),
+        (lambda w: w.prefetch("rows", 2), "its next task", "num_stages"),
+        (lambda w: w.batch_deps(4), "look at a counter", "leave it out"),
+        (lambda w: w.task_graph(window=TaskWindow(8, "bytes")), "the bytes", 'unit="tasks"'),
+        (
+            lambda w: w.task_graph(window=TaskWindow(8, mode=WindowMode.ABORT)),
+            "ever full",
+            "TaskWindow(8)",
+        ),
+        (lambda w: w.task_graph(ready=ReadyPolicy.work_steal()), "no queue", "ReadyPolicy.fifo()"),
+        (
+            lambda w: w.task_graph(start=StartPolicy.after_orchestration()),
+            "before they run",
+            "StartPolicy.immediate()",
+        ),
+        (lambda w: w.task_graph(trace=TracePolicy.timestamps()), "records nothing", "leave the"),
     ],
 )
-def test_directives_that_nobody_enforces(directed) -> None:
-    with pytest.raises(ScheduleError, match="the cuda target cannot enforce"):
+def test_directives_that_nobody_enforces(directed, why, nearest) -> None:
+    """Each with its own reason, the nearest that is kept, and the user's line."""
+    with pytest.raises(ScheduleError, match="the cuda target cannot enforce") as caught:
         directed(dense().workload).compile(target="cuda")
+    text = str(caught.value)
+    assert why in text
+    assert nearest in text
+    assert "test_refused.py" in text
+
+
+def test_keys_that_some_task_does_not_have() -> None:
+    work = units().workload.dispatch(DispatchPolicy.affinity(lambda t: t.cols))
+    with pytest.raises(ScheduleError, match="reads the loop 'cols'"):
+        work.compile(target="cuda")
 
 
 def test_regions_outside_their_tensors() -> None:

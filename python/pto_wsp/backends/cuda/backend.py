@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.check import check_plan
 from pto_wsp.backends.cuda.code import Known
+from pto_wsp.backends.cuda.explain import explain
 from pto_wsp.backends.cuda.module import (
     CTRL_WORDS,
     MOST_TASKS,
@@ -26,13 +27,14 @@ from pto_wsp.backends.cuda.module import (
 )
 from pto_wsp.backends.cuda.persistent import write_module
 from pto_wsp.backends.cuda.run import CudaRun, Inputs
+from pto_wsp.backends.cuda.schedule import read_schedule
 from pto_wsp.backends.reference import ReferenceBackend
 from pto_wsp.error_codes import Code
+from pto_wsp.errors import ExecutionError
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.kernels.triton_code import TritonOptions
 from pto_wsp.options import BLOCKS_PER_SM, MAX_REGISTERS, NUM_STAGES, NUM_WARPS, TF32
 from pto_wsp.plan import NONE, Access, AccessMode, Plan, Section, Symbol, Tensor
-from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.descriptors import Layout
 from pto_wsp.runtime.engine import Explained, Generated
@@ -88,7 +90,8 @@ class CudaEngine:
         self.plan = plan
         self._kernels = kernels
         self._options = options
-        self.workers = device.num_sms() * BLOCKS_PER_SM.of(options)
+        blocks = device.num_sms() * BLOCKS_PER_SM.of(options)
+        self.workers = read_schedule(plan).grid(blocks)
         self._triton = TritonOptions(
             num_stages=NUM_STAGES.of(options), tf32=TF32.of(options), narrow=True
         )
@@ -98,7 +101,7 @@ class CudaEngine:
         self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
         self._again: _Again | None = None
         self._relaunch: Callable[[], None] | None = None
-        self.module = write_module(plan, self._triton, Known())
+        self.module = write_module(plan, self._triton, Known(), self.workers)
         torch, where = device.torch(), device.name()
         self._ctrl = torch.zeros(CTRL_WORDS, dtype=torch.int32, device=where)
         self._need = torch.zeros(NEED_WORDS, dtype=torch.int64, device=where)
@@ -197,7 +200,7 @@ class CudaEngine:
         """The kernel for tensors that lie like these."""
         known = self._known(inputs)
         if known.key not in self._modules:
-            module = write_module(self.plan, self._triton, known)
+            module = write_module(self.plan, self._triton, known, self.workers)
             self._modules[known.key] = module, device.load_source(module.text)
         return self._modules[known.key]
 
@@ -232,14 +235,40 @@ class CudaEngine:
             *(self._ctrl, self._need),
             *(self._events, len(self._events) // 2),
             *(self._space, len(self._space)),
-            *(self.tries, not module.waits, hashed),
+            *(self.tries, module.direct, hashed),
         )
-        compiled = kernel[(self.workers,)](*arguments, **self._launch_options)
+        options = {**self._launch_options, **self._together(module)}
+        compiled = self._try(lambda: kernel[(self.workers,)](*arguments, **options))
         # What Triton asks of arguments at each launch is known of these; of addresses it asks the
         # driver as well, unless they are numbers.
         launch = None if compiled is None else compiled[(self.workers, 1, 1)]
         plain = (x.data_ptr() if hasattr(x, "data_ptr") else x for x in arguments)
         self._relaunch = None if launch is None else partial(launch, *plain)
+
+    def _together(self, module: Module) -> dict[str, bool]:
+        """What makes the GPU refuse a launch whose blocks could not all run at a time."""
+        if not module.together or self.workers == 1:
+            return {}
+        if not device.runs_together():
+            raise self._not_together("Triton's interpreter runs one block after the other")
+        return {} if device.is_interpreted() else {"launch_cooperative_grid": True}
+
+    def _try(self, launch: Callable[[], Any]) -> Any:
+        try:
+            return launch()
+        except RuntimeError as error:
+            if "cooperative" not in str(error):
+                raise
+            raise self._not_together("the GPU has no room for that many") from None
+
+    def _not_together(self, why: str) -> ExecutionError:
+        return ExecutionError(
+            Code.MACHINE_RESOURCES,
+            f"{self.workers} blocks would have to run at a time",
+            why=f"the schedule says who runs a task, tasks wait for each other, and {why}",
+            fix="use fewer blocks (blocks_per_sm, max_registers, fewer in the schedule), or leave "
+            "the directive out: without it no block waits for one that does not run",
+        )
 
     def _value(self, inputs: Inputs, argument: Argument) -> Any:
         match argument.kind:
@@ -301,11 +330,6 @@ class CudaEngine:
 
     def explain(self, stats: Stats | None) -> list[Explained]:
         del stats
-        how = "dependences were found when the kernel was written"
-        directives = [
-            Explained(text, how, "", self.plan.loc(Section.SCHEDULE, index))
-            for index, text in enumerate(directive_texts(self.plan))
-        ]
         loops = [
             Explained(
                 f"parallel loop {loop.axis!r}: one iteration after the other",
@@ -314,7 +338,7 @@ class CudaEngine:
             )
             for loop in self.module.ordered
         ]
-        return directives + loops
+        return explain(self.plan, self.module, self.workers) + loops
 
     def clone(self) -> CudaEngine:
         return CudaEngine(self.plan, self._kernels, self._options)

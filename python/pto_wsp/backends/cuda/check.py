@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pto_wsp.backends.cuda.nest import OPS
+from pto_wsp.backends.cuda.schedule import read_schedule
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError, ScheduleError
+from pto_wsp.errors import CompileError
 from pto_wsp.plan import (
     BodyForm,
-    Directive,
     Expr,
     ExprOp,
     Feature,
@@ -15,12 +15,10 @@ from pto_wsp.plan import (
     Kernel,
     Op,
     Plan,
-    ScheduleEntry,
     Section,
     Storage,
     StorageClass,
 )
-from pto_wsp.plan.disasm import directive_texts
 
 # By feature: why a GPU cannot run such plans.
 _REFUSED = {
@@ -52,7 +50,7 @@ def check_plan(plan: Plan) -> None:
             raise _refused(what, "the nest says of temporaries only where they begin and end")
     for index in range(len(plan.records(Kernel))):
         _check_body(plan, index)
-    _check_schedule(plan)
+    read_schedule(plan)
 
 
 def _has_slots(plan: Plan) -> bool:
@@ -72,22 +70,6 @@ def _check_body(plan: Plan, index: int) -> None:
         why="the cuda target generates its code from tile operations",
         fix="write the kernel with Tile parameters and pto.*, or use target='cpu_sim'",
     )
-
-
-def _check_schedule(plan: Plan) -> None:
-    texts = directive_texts(plan)
-    for index, entry in enumerate(plan.records(ScheduleEntry)):
-        traced = entry.id == Directive.TRACE and plan.is_traced
-        if entry.id == Directive.DEPS or (entry.id == Directive.TRACE and not traced):
-            continue
-        why = "its blocks take tasks from one counter, in program order"
-        raise ScheduleError(
-            Code.DIRECTIVE_NOT_ENFORCED,
-            f"the cuda target cannot enforce {texts[index]}",
-            loc=plan.loc(Section.SCHEDULE, index),
-            why="it records nothing yet" if traced else why,
-            fix="leave the directive out for this target, or use target='cpu_sim'",
-        )
 
 
 def _refused(what: str, why: str) -> CompileError:

@@ -305,9 +305,10 @@ class Code:
             case ExprOp.SEARCH:
                 return self._search(e, scope)
             case _:
-                return self._operation(e, [self.value(n, scope) for n in operands(e)])
+                return self.operation(e, [self.value(n, scope) for n in operands(e)])
 
-    def _operation(self, e: Expr, args: list[str]) -> str:
+    def operation(self, e: Expr, args: list[str]) -> str:
+        """What a node computes of its operands."""
         if e.op in _INFIX:
             return self.named(_folded(args[0], _INFIX[e.op], args[1]))
         if e.op in _CALLS:

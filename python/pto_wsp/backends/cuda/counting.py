@@ -7,8 +7,8 @@ number; of any other the counts of its iterations are added up, a block of them 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import assert_never
+from dataclasses import dataclass, field, replace
+from typing import Protocol, assert_never
 
 from pto_wsp.backends.cuda.code import I64, LANES, SUM, Code, Scope, chosen
 from pto_wsp.backends.cuda.nest import (
@@ -30,16 +30,25 @@ I32 = "tl.int32"
 @dataclass(frozen=True, slots=True)
 class Found:
     """Where a task is: the scope of its loops; for each open loop its iteration number by level;
-    for each ordered construct (by pc) how many tasks of it come before this part."""
+    for each ordered construct (by pc) how many tasks of it come before this part; for each loop
+    (by pc) its number among the tasks of that loop."""
 
     scope: Scope
     iterations: dict[int, str]
     before: dict[int, str]
     path: Path = ()
+    numbers: dict[int, str] = field(default_factory=dict[int, str])
 
     def inside(self, scope: Scope, item: Loop | Branch | Phases, part: int = 0) -> Found:
-        path = (*self.path, (item, part))
-        return Found(scope, self.iterations, self.before, path)
+        return replace(self, scope=scope, path=(*self.path, (item, part)))
+
+
+class InTurns(Protocol):
+    """What says of loops whose iterations come in turns which one a task is of."""
+
+    def lanes(self, loop: Loop) -> int: ...
+
+    def write(self, loop: Loop, number: str, scope: Scope, names: tuple[str, str, str]) -> None: ...
 
 
 class Counter:
@@ -101,6 +110,11 @@ class Counter:
         return all(
             one == other and not self.node_depends(one) for one, other in zip(*nodes, strict=True)
         )
+
+    def is_closed(self, loop: Loop) -> bool:
+        """Whether the counts of its iterations depend on no other loop."""
+        outer = self.depends(loop.body) - {loop.level}
+        return not outer and not self.node_depends(self._axes[loop.axis].extent)
 
     # --- counts ---
 
@@ -191,10 +205,13 @@ def _at_least(extent: str) -> str:
 class Finder:
     """Writes the search for the task of a number: what of `nest` it is, and in which iterations."""
 
-    def __init__(self, code: Code, counter: Counter, leaf: Callable[[Call, Found], None]) -> None:
+    def __init__(
+        self, code: Code, counter: Counter, leaf: Callable[[Call, Found], None], turns: InTurns
+    ) -> None:
         self._code = code
         self._counter = counter
         self._leaf = leaf
+        self._turns = turns
 
     def find(self, block: Block, number: str, found: Found) -> None:
         """The task `number` (i32) of a block; `number` is less than the block's count."""
@@ -244,7 +261,7 @@ class Finder:
         code, scope, done, opened = self._code, found.scope, "0", 0
         for part, child in enumerate(item.children):
             before = {**found.before, item.pc: done}
-            inner = Found(scope, found.iterations, before, found.path).inside(scope, item, part)
+            inner = replace(found, before=before).inside(scope, item, part)
             rest = code.named(f"{number} - {done}", "r")
             if part == len(item.children) - 1:
                 self.find(child, rest, inner)
@@ -262,7 +279,9 @@ class Finder:
     def _loop(self, loop: Loop, number: str, found: Found) -> None:
         code, counter = self._code, self._counter
         iteration, rest, done = code.fresh("k"), code.fresh("r"), code.fresh("d")
-        if counter.varies(loop):
+        if self._turns.lanes(loop):
+            self._turns.write(loop, number, found.scope, (iteration, rest, done))
+        elif counter.varies(loop):
             self._scan(loop, number, found.scope, (iteration, rest, done))
         else:
             start = counter.start(loop, found.scope)
@@ -279,7 +298,8 @@ class Finder:
         scope = code.enter(found.scope, loop.level, variable)
         outer = {k: v for k, v in found.iterations.items() if k < loop.level}
         before = {**found.before, loop.pc: done} if loop.ordered else found.before
-        inside = Found(scope, {**outer, loop.level: wide}, before, found.path)
+        numbers = {**found.numbers, loop.pc: number}
+        inside = Found(scope, {**outer, loop.level: wide}, before, found.path, numbers)
         self.find(loop.body, rest, inside.inside(scope, loop))
 
     def _scan(self, loop: Loop, number: str, scope: Scope, names: tuple[str, str, str]) -> None:
@@ -287,7 +307,7 @@ class Finder:
         code = self._code
         iteration, rest, done = names
         at, ends, all_ = (code.fresh(s) for s in ("at", "ends", "all"))
-        if self._is_closed(loop):
+        if self._counter.is_closed(loop):
             with code.in_prelude():
                 first = self._block(loop, "0", code.closed)
         else:
@@ -304,11 +324,6 @@ class Finder:
         code.line(f"{rest} -= ({before} >> 32).to({I32})")
         code.line(f"{iteration} = {at} + (({before}) & 0xFFFFFFFF).to({I32})")
         code.line(f"{done} = {number} - {rest}")
-
-    def _is_closed(self, loop: Loop) -> bool:
-        """Whether the counts of its iterations depend on no other loop."""
-        outer = self._counter.depends(loop.body) - {loop.level}
-        return not outer and not self._counter.node_depends(self._counter.extent_node(loop))
 
     def _block(self, loop: Loop, at: str, scope: Scope) -> tuple[str, str]:
         """Of a block of iterations from `at` on: for each the tasks up to its end, and in the lower
@@ -327,4 +342,4 @@ class Finder:
 
 
 def _inner(found: Found) -> Found:
-    return Found(found.scope.inner(), found.iterations, found.before, found.path)
+    return replace(found, scope=found.scope.inner())

@@ -82,6 +82,11 @@ def num_sms() -> int:
     return torch().cuda.get_device_properties(torch().cuda.current_device()).multi_processor_count
 
 
+def runs_together() -> bool:
+    """Whether blocks of a launch run at a time, as far as there is room."""
+    return not is_interpreted()
+
+
 def synchronize() -> None:
     if not is_interpreted():
         torch().cuda.synchronize()

@@ -46,6 +46,8 @@ class Module:
     wanted: frozenset[tuple[int, int]]
     rides: int
     ordered: tuple[OrderedLoop, ...]
+    together: bool  # whether all blocks have to run at a time
+    direct: bool  # whether the first number of a block is its own
 
 
 # What every kernel is given: control words, what it needs (i64), counters and their capacity,
@@ -96,6 +98,7 @@ class Fault(IntEnum):
     CAPACITY = 1  # more tasks, counters or workspace than there is room for: NEED says
     OUTSIDE = 2  # a region outside its tensor, or larger than its tile
     STUCK = 3  # a wait that did not end: DETAIL is the wait
+    NOBODY = 4  # a task for a block that is not there: DETAIL is the block
 
 
 HELPERS = f'''

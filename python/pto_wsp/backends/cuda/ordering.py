@@ -30,12 +30,14 @@ class OrderedLoop:
         )
 
 
-def synchronise(plan: Plan, nest: Block) -> tuple[Block, Synchronisation, tuple[OrderedLoop, ...]]:
+def synchronise(
+    plan: Plan, nest: Block, *, rides: bool
+) -> tuple[Block, Synchronisation, tuple[OrderedLoop, ...]]:
     """The nest with as many of its loops ordered as have to be, and who waits for whom in it."""
     ordered: list[OrderedLoop] = []
     while True:
         try:
-            return nest, Synchronisation(plan, nest), tuple(ordered)
+            return nest, Synchronisation(plan, nest, rides=rides), tuple(ordered)
         except Open as found:
             name = plan.string(plan.records(Axis)[found.loop.axis].name)
             names = (plan.site_name(found.source), plan.site_name(found.sink))

@@ -2,7 +2,8 @@
 it, waits for what that task waits for, runs it, and says so.
 
 Numbers are handed out in program order, so that a block only ever waits for tasks that blocks
-before it have taken: it never matters how many blocks run at once. See docs/design/0014-cuda.md.
+before it have taken: it never matters how many blocks run at once, unless the schedule says who
+runs what (taking.py). See docs/design/0014-cuda.md.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from pto_wsp.backends.cuda.calls import Calls
 from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
+from pto_wsp.backends.cuda.keys import Keys
 from pto_wsp.backends.cuda.module import (
     FIXED,
     HELPERS,
@@ -24,8 +26,12 @@ from pto_wsp.backends.cuda.module import (
 )
 from pto_wsp.backends.cuda.nest import Block, Branch, Call, Loop, Path, Phases, read_nest
 from pto_wsp.backends.cuda.ordering import synchronise
+from pto_wsp.backends.cuda.orders import Turns, check_orders
+from pto_wsp.backends.cuda.priority import find_levels
 from pto_wsp.backends.cuda.regions import Regions, page_name
+from pto_wsp.backends.cuda.schedule import read_schedule
 from pto_wsp.backends.cuda.sync import Group, Tasks, Wait
+from pto_wsp.backends.cuda.taking import SPLITMIX, Taking
 from pto_wsp.backends.cuda.temporaries import Temporaries
 from pto_wsp.backends.cuda.waiting import Counters, inside
 from pto_wsp.dtypes import DType
@@ -34,10 +40,13 @@ from pto_wsp.plan import Plan, Section, Symbol
 
 
 class _Writer:
-    def __init__(self, plan: Plan, options: TritonOptions, known: Known) -> None:
+    def __init__(self, plan: Plan, options: TritonOptions, known: Known, workers: int) -> None:
         self._plan = plan
+        self.schedule = read_schedule(plan)
         self.nest: Block
-        self.nest, self.sync, self.ordered = synchronise(plan, read_nest(plan))
+        self.nest, self.sync, self.ordered = synchronise(
+            plan, read_nest(plan), rides=self.schedule.rides
+        )
         self.code = Code(plan, known)
         self.counter = Counter(plan, self.code, self._weight, self._weighed)
         self.counters = Counters(plan, self.nest, self.code, self.counter, self.sync)
@@ -45,6 +54,22 @@ class _Writer:
         self.temps = Temporaries(plan, self.nest, self.code, self.counter, self.counters)
         self.calls = Calls(plan, self.code, self.regions, self.temps, options)
         self.waits: list[Wait] = []
+        self.turns = Turns(plan, self.schedule, self.code, self.counter, workers)
+        self.taking = self._make_taking()
+
+    def _make_taking(self) -> Taking | None:
+        """How tasks are dealt out, if the schedule says so."""
+        plan, schedule, sync = self._plan, self.schedule, self.sync
+        check_orders(plan, schedule, sync)
+        if schedule.is_plain:
+            return None
+        keys = Keys(plan, {site: tasks.loops for site, tasks in sync.tasks.items()})
+        schedule.check_keys(keys)
+        levels = find_levels(plan, schedule, keys, sync)
+        return Taking(
+            *(plan, schedule, self.code, self.counter, self.counters),
+            *(self.turns, keys, levels),
+        )
 
     def _weight(self, call: Call, scope: Scope) -> str:
         """Tickets of a call: none if the last task it waits for runs it, unless there is none."""
@@ -96,23 +121,32 @@ class _Writer:
         self.counter.depends(self.nest)  # learns what lets depend on
         self.counters.place()
         self.temps.place()
+        if self.taking is not None:
+            self.taking.place()
         with code.in_prelude():
             tickets = self.counter.count(self.nest, code.closed)
             code.line(f"tickets = tl.full((), 0, {I64}) + {tickets}")
             code.line(f"events = tl.full((), 0, {I64}) + {self.counters.used}")
             code.line(f"space = tl.full((), 0, {I64}) + {self.temps.used}")
         self._begin()
+        if self.taking is not None:
+            self.taking.write(self._find)
+            self._end()
+            return
         with code.block("if DIRECT:"):
             code.line("t = pid")
         with code.block("else:"):
             code.line(f't = tl.atomic_add(CTRL + {Word.TICKET:d}, 1, sem="relaxed")')
         with code.block("while t < total:"):
-            finder = Finder(code, self.counter, self._leaf)
-            finder.find(self.nest, "t", Found(Scope(lets={**code.closed.lets}), {}, {}))
+            self._find()
             code.line(f't = tl.atomic_add(CTRL + {Word.TICKET:d}, 1, sem="relaxed")')
             with code.block("if DIRECT:"):
                 code.line("t += blocks")
         self._end()
+
+    def _find(self) -> None:
+        finder = Finder(self.code, self.counter, self._leaf, self.turns)
+        finder.find(self.nest, "t", Found(Scope(lets={**self.code.closed.lets}), {}, {}))
 
     def _begin(self) -> None:
         """Says what the run needs; without room for it there are no tasks. The counters of the last
@@ -158,6 +192,12 @@ class _Writer:
     # --- one task ---
 
     def _leaf(self, call: Call, found: Found) -> None:
+        if self.taking is None:
+            self._task(call, found)
+        else:
+            self.taking.run(call, found, lambda: self._task(call, found))
+
+    def _task(self, call: Call, found: Found) -> None:
         tasks = self.sync.tasks[call.site]
         self.code.line(f"# {self._title(call)}")
         if tasks.rides is None:
@@ -305,9 +345,10 @@ class _Writer:
 _WIDE = (Kind.EXTENT, Kind.NUMBER, Kind.ARRAY_EXTENT)  # never compiled in
 
 
-def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
-    """The module of a plan that `check` accepts, for tensors of which that is known."""
-    writer = _Writer(plan, options, known)
+def write_module(plan: Plan, options: TritonOptions, known: Known, workers: int) -> Module:
+    """The module of a plan that `check` accepts, for tensors of which that is known. `workers`:
+    how many blocks there will be."""
+    writer = _Writer(plan, options, known, workers)
     writer.write()
     arguments = writer.arguments()
     plain = [a for a in arguments if a.kind is not Kind.PAGE]
@@ -323,6 +364,7 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
         HEADER,
         helper_text(helpers),
         HELPERS,
+        *([] if writer.taking is None else [SPLITMIX]),
         *(function.text for function in writer.calls.functions.values()),
         f"@triton.jit(do_not_specialize={unspecialised!r})",
         f"def persistent({', '.join([*declared, *FIXED])}):",
@@ -341,5 +383,7 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
         tuple(writer.waits),
         writer.regions.wanted,
         rides,
-        writer.ordered,
+        ordered=writer.ordered,
+        together=bool(writer.waits) and writer.schedule.pins,
+        direct=not writer.waits and not writer.schedule.in_order,
     )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.module import Fault, Module, Need, Word
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import DeadlockError, ExecutionError, KernelError
+from pto_wsp.errors import DeadlockError, ExecutionError, KernelError, PtoError, ScheduleError
 from pto_wsp.plan import Plan, Section
 from pto_wsp.runtime.run_errors import run_error
 from pto_wsp.runtime.stats import Stats
@@ -55,7 +55,7 @@ class CudaRun:
         self._hashed = hashed
         self._began = time.monotonic_ns()
         self._elapsed = 0
-        self._error: ExecutionError | None = None
+        self._error: PtoError | None = None
         self._ended = False
         self._need: list[int] = []
         self._launch: Callable[[], None] = lambda: None
@@ -84,7 +84,7 @@ class CudaRun:
         self._elapsed = time.monotonic_ns() - self._began
         self._ended = True
 
-    def _fault(self, words: list[int]) -> ExecutionError | None:
+    def _fault(self, words: list[int]) -> PtoError | None:
         if words[Word.ERROR] == Fault.NONE:
             return self._kernel_fault(words)
         plan, site, number = self._engine.plan, words[Word.SITE], words[Word.NUMBER]
@@ -92,6 +92,11 @@ class CudaRun:
         if words[Word.ERROR] == Fault.OUTSIDE:
             message = f"task {number}, of {name!r}, touches elements outside its tensors"
             return run_error(Code.OUT_OF_BOUNDS, message, loc=loc)
+        if words[Word.ERROR] == Fault.NOBODY:
+            message = f"task {number}, of {name!r}, is for block {words[Word.DETAIL]}"
+            why = f"there are {self._engine.workers} blocks, numbered from 0"
+            fix = "let dispatch_by give one of them, or use DispatchPolicy.affinity(key)"
+            return ScheduleError(Code.DIRECTIVE_NOT_ENFORCED, message, loc=loc, why=why, fix=fix)
         wait = self._module.waits[words[Word.DETAIL]]
         sources = ", ".join(repr(plan.site_name(s)) for s in wait.group.sites)
         return DeadlockError(

@@ -97,7 +97,7 @@ class Open(Exception):
 class Synchronisation:
     """All of it, for a plan. `Open` if a loop would have to be ordered first."""
 
-    def __init__(self, plan: Plan, nest: Block) -> None:
+    def __init__(self, plan: Plan, nest: Block, *, rides: bool = True) -> None:
         self._plan = plan
         self.groups: list[Group] = []
         self.tasks = {call.site: Tasks(call, path) for call, path in calls(nest)}
@@ -108,7 +108,8 @@ class Synchronisation:
         self._explicit()
         self._data()
         self._make_waits()
-        self._riders()
+        if rides:
+            self._riders()
 
     # --- order that the text says ---
 
