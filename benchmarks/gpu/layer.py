@@ -162,11 +162,12 @@ def _workload(s: Shape) -> Any:
             new = K[b, at, h], V[b, at, h]
             rotate[b, h](q[b, group], k[b, h : h + 1], v[b, h], cos[here], sin[here], *new)
             chunks = at // s.chunk + 1
-            parts = Tensor.temp((chunks, s.group, s.dim), F32)
-            stats = Tensor.temp((chunks, s.group, 2), F32)
+            parts = Tensor.temp((chunks * s.group, s.dim), F32)
+            stats = Tensor.temp((chunks * s.group, 2), F32)
             for c in P(chunks):
                 some = (b, slice(c * s.chunk, minimum(c * s.chunk + s.chunk, at + 1)), h)
-                partial[b, h, c](q[b, group], K[some], V[some], parts[c], stats[c], scale)
+                mine = slice(c * s.group, (c + 1) * s.group)
+                partial[b, h, c](q[b, group], K[some], V[some], parts[mine], stats[mine], scale)
             merge[b, h](parts, stats, mixed[b, group])
         for tile, rows, part in tiles(s.d_model, s.cols, count):
             add_mixed[tile](mixed[rows], wo[part], x[rows, part])

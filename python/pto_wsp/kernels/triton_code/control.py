@@ -40,9 +40,7 @@ class Control:
             self._begin(param, given, result)
         index = w.names.of(block.params[0])
         counter = w.names.fresh(f"{index}_at")
-        # Loads ahead go through shared memory, which only products want: others wait less if all
-        # that an iteration loads is on its way at once.
-        stages = w.options.num_stages if _has_product(block) else 1
+        stages = w.options.num_stages
         how = "" if stages is None else f", num_stages={stages}"
         w.line(f"for {counter} in tl.range({start}, {stop}, {step}{how}):", stmt)
         self._memory.enter_loop(block)
@@ -136,10 +134,3 @@ class Control:
                 if merge is not None and merge.name not in w.whole:
                     w.line(f"{merge.name} = {self._scalar(w.least(w.dims(made)[dim], merge.size))}")
         return bool(stmt.results)
-
-
-def _has_product(block: Block) -> bool:
-    return any(
-        stmt.op in (Op.MATMUL, Op.MATMUL_ACC) or any(map(_has_product, stmt.blocks))
-        for stmt in block.body
-    )
