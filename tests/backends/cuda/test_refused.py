@@ -16,7 +16,6 @@ from pto_wsp import (
     P,
     ScheduleError,
     Tensor,
-    TracePolicy,
     kernel,
     workload,
 )
@@ -58,7 +57,6 @@ def test_dependences_that_only_a_run_could_find() -> None:
     [
         lambda w: w.dispatch(DispatchPolicy.round_robin(2)),
         lambda w: w.streams(2),
-        lambda w: w.task_graph(trace=TracePolicy.timestamps()),
     ],
 )
 def test_directives_that_nobody_enforces(directed) -> None:

@@ -26,12 +26,23 @@ from pto_wsp.backends.cuda.module import (
 )
 from pto_wsp.backends.cuda.persistent import write_module
 from pto_wsp.backends.cuda.run import CudaRun, Inputs
+from pto_wsp.backends.cuda.timeline import Room
 from pto_wsp.backends.reference import ReferenceBackend
 from pto_wsp.error_codes import Code
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.kernels.triton_code import TritonOptions
 from pto_wsp.options import BLOCKS_PER_SM, MAX_REGISTERS, NUM_STAGES, NUM_WARPS, TF32
-from pto_wsp.plan import NONE, Access, AccessMode, Plan, Section, Symbol, Tensor
+from pto_wsp.plan import (
+    NONE,
+    Access,
+    AccessMode,
+    Directive,
+    Plan,
+    ScheduleEntry,
+    Section,
+    Symbol,
+    Tensor,
+)
 from pto_wsp.plan.disasm import directive_texts
 from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.descriptors import Layout
@@ -105,6 +116,7 @@ class CudaEngine:
         self._events = torch.zeros(2 * _FIRST_EVENTS, dtype=torch.int32, device=where)
         self._space = torch.empty(_FIRST_SPACE, dtype=torch.int8, device=where)
         self._written = _written(plan)
+        self._trace = Room(plan, self.workers) if plan.is_traced else None
         # Polls of a counter before a wait is given up. The interpreter runs one block after the
         # other, so that whoever waits there waits for ever.
         self.tries = 1 if device.is_interpreted() else _TRIES
@@ -224,20 +236,27 @@ class CudaEngine:
                 same[index] = places[place]
         return Known(extents, strides, same)
 
-    def _launch(self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool) -> None:
+    def _launch(self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool) -> Any:
+        """The records of a traced run, once it has ended."""
         if hashed:
             self._need.zero_()
+        traced: tuple[Any, ...] = ()
+        if self._trace is not None and module.records is not None:
+            traced = self._trace.arguments(module.records)
         arguments = (
             *(self._value(inputs, argument) for argument in module.arguments),
             *(self._ctrl, self._need),
             *(self._events, len(self._events) // 2),
             *(self._space, len(self._space)),
             *(self.tries, not module.waits, hashed),
+            *traced,
         )
         compiled = kernel[(self.workers,)](*arguments, **self._launch_options)
         # What Triton asks of arguments at each launch is known of these.
         launch = None if compiled is None else compiled[(self.workers, 1, 1)]
-        self._relaunch = None if launch is None else partial(launch, *arguments)
+        # A traced run has records of its own, and no launch is like another.
+        self._relaunch = None if launch is None or traced else partial(launch, *arguments)
+        return traced[0] if traced else None
 
     def _value(self, inputs: Inputs, argument: Argument) -> Any:
         match argument.kind:
@@ -270,6 +289,8 @@ class CudaEngine:
         if need[Need.SPACE] > len(self._space):
             more = need[Need.SPACE] + need[Need.SPACE] // 4
             self._space = torch.empty(more, dtype=torch.int8, device=where)
+        if self._trace is not None:
+            self._trace.grow(need[Need.TICKETS])
 
     def words(self) -> list[int]:
         """The control words. After a fault everything is as at the beginning."""
@@ -285,11 +306,9 @@ class CudaEngine:
     # --- questions ---
 
     def trace_to(self, path: Path) -> None:
-        raise run_error(
-            Code.TARGET_LIMIT,
-            f"the cuda target writes no trace to {str(path)!r}",
-            why="it has none",
-        )
+        del path  # the records of a run are in memory until it has ended
+        if self._trace is not None:
+            self._trace.keep_all()
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         return ReferenceBackend().load(self.plan, self._kernels, {}).generate(bindings)
@@ -298,12 +317,18 @@ class CudaEngine:
         return ReferenceBackend().load(self.plan, self._kernels, {}).descriptors(bindings, layout)
 
     def explain(self, stats: Stats | None) -> list[Explained]:
-        del stats
-        how = "dependences were found when the kernel was written"
-        return [
-            Explained(text, how, "", self.plan.loc(Section.SCHEDULE, index))
-            for index, text in enumerate(directive_texts(self.plan))
-        ]
+        how = {
+            Directive.DEPS: "dependences were found when the kernel was written",
+            Directive.TRACE: "blocks write a record of each task, with the clock of the GPU",
+        }
+        lost = "" if stats is None else f"{stats.trace_dropped} records did not fit"
+        found: list[Explained] = []
+        for index, entry in enumerate(self.plan.records(ScheduleEntry)):
+            traced = entry.id == Directive.TRACE and self.plan.is_traced
+            text, loc = directive_texts(self.plan)[index], self.plan.loc(Section.SCHEDULE, index)
+            said = how[entry.id] if traced or entry.id != Directive.TRACE else "nothing is recorded"
+            found.append(Explained(text, said, lost if traced else "", loc))
+        return found
 
     def clone(self) -> CudaEngine:
         return CudaEngine(self.plan, self._kernels, self._options)

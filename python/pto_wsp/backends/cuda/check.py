@@ -19,6 +19,7 @@ from pto_wsp.plan import (
     Section,
     Storage,
     StorageClass,
+    TracePolicy,
 )
 from pto_wsp.plan.disasm import directive_texts
 
@@ -77,15 +78,16 @@ def _check_body(plan: Plan, index: int) -> None:
 def _check_schedule(plan: Plan) -> None:
     texts = directive_texts(plan)
     for index, entry in enumerate(plan.records(ScheduleEntry)):
-        traced = entry.id == Directive.TRACE and plan.is_traced
-        if entry.id == Directive.DEPS or (entry.id == Directive.TRACE and not traced):
+        traced = entry.id == Directive.TRACE
+        virtual = traced and plan.policy(Directive.TRACE) == TracePolicy.CYCLES
+        if entry.id == Directive.DEPS or (traced and not virtual):
             continue
         why = "its blocks take tasks from one counter, in program order"
         raise ScheduleError(
             Code.DIRECTIVE_NOT_ENFORCED,
             f"the cuda target cannot enforce {texts[index]}",
             loc=plan.loc(Section.SCHEDULE, index),
-            why="it records nothing yet" if traced else why,
+            why="its blocks run by the clock of the GPU" if virtual else why,
             fix="leave the directive out for this target, or use target='cpu_sim'",
         )
 

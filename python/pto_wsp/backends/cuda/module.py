@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from pto_wsp.backends.cuda.sync import Wait
+from pto_wsp.backends.cuda.timeline import Shape
 
 
 class Kind(Enum):
@@ -36,7 +37,7 @@ class Module:
     """The text of a module that defines `persistent`, and what it is to be given, in order, before
     the arguments that every such kernel has (FIXED). `wanted`: tensors and dimensions whose extents
     are better compiled in. `rides`: calls whose tasks are run by the last of those that they wait
-    for."""
+    for. `records`: how those of a traced plan lie."""
 
     text: str
     arguments: tuple[Argument, ...]
@@ -44,6 +45,7 @@ class Module:
     waits: tuple[Wait, ...]
     wanted: frozenset[tuple[int, int]]
     rides: int
+    records: Shape | None = None
 
 
 # What every kernel is given: control words, what it needs (i64), counters and their capacity,

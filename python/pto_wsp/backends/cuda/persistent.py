@@ -7,6 +7,7 @@ before it have taken: it never matters how many blocks run at once. See docs/des
 
 from __future__ import annotations
 
+from pto_wsp.backends.cuda import timeline
 from pto_wsp.backends.cuda.calls import Calls
 from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
@@ -44,6 +45,11 @@ class _Writer:
         self.temps = Temporaries(plan, self.nest, self.code, self.counter, self.counters)
         self.calls = Calls(plan, self.code, self.regions, self.temps, options)
         self.waits: list[Wait] = []
+        self.records: timeline.Shape | None = None
+        self._recorder: timeline.Recorder | None = None
+        if plan.is_traced:
+            self.records = timeline.Shape.of(plan, self.nest, self.sync)
+            self._recorder = timeline.Recorder(self.code, self.records)
 
     def _weight(self, call: Call, scope: Scope) -> str:
         """Tickets of a call: none if the last task it waits for runs it, unless there is none."""
@@ -70,6 +76,8 @@ class _Writer:
 
     def write(self) -> None:
         code = self.code
+        if self._recorder is not None:
+            self._recorder.begin()
         self.counter.depends(self.nest)  # learns what lets depend on
         self.counters.place()
         self.temps.place()
@@ -105,6 +113,8 @@ class _Writer:
         code.line("blocks = tl.num_programs(0)")
         code.line(f"epoch = tl.load(CTRL + {Word.EPOCH:d})")
         code.line(f"fits = (tickets < {MOST_TASKS}) & (events <= EVENT_CAP) & (space <= SPACE_CAP)")
+        if self._recorder is not None:
+            code.line("fits = fits & (tl.minimum(tickets, TRACE_MOST) <= TRACE_CAP)")
         with code.block("if pid == 0:"):
             for word in (Need.TICKETS, Need.EVENTS, Need.SPACE, Need.TASKS):
                 code.line(f"tl.store(NEED + {word:d}, {word.name.lower()})")
@@ -182,10 +192,13 @@ class _Writer:
                 f"pto_wait(CTRL, counters + {slot}, {name}, TRIES, {call.site}, t, {number})"
             )
 
-    def _run(self, call: Call, tasks: Tasks, found: Found) -> None:
+    def _run(self, call: Call, tasks: Tasks, found: Found, *, rides: bool = False) -> None:
         """The kernel, and what is said afterwards."""
         code = self.code
+        start = "" if self._recorder is None else self._recorder.start()
         self.calls.write(call, found)
+        if self._recorder is not None:
+            self._recorder.end(call, found, start, rides=rides)
         if not tasks.signals:
             return
         code.line("tl.debug_barrier()")
@@ -239,7 +252,7 @@ class _Writer:
                     pass
             block = inside(item, part)
         self.counters.lets(block, rider.call, scope)
-        self._run(rider.call, rider, Found(scope, mine, {}, rider.path))
+        self._run(rider.call, rider, Found(scope, mine, {}, rider.path), rides=True)
         for _ in range(opened):
             code.close()
 
@@ -293,16 +306,19 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
     ]
     unspecialised = [a.name for a in plain if a.kind in _WIDE]
     unspecialised += UNSPECIALISED
+    traced = writer.records is not None
+    fixed = [*FIXED, *timeline.ARGUMENTS] if traced else FIXED
+    unspecialised += timeline.UNSPECIALISED if traced else ()
     widened = [f"    {a.name} = ({a.name}).to({I64})" for a in plain if writer.is_integer(a)]
     helpers = sorted({name for f in writer.calls.functions.values() for name in f.helpers})
     lines = [
         f'"""plan {plan.plan_id}, schedule {plan.schedule_id}"""',
         HEADER,
         helper_text(helpers),
-        HELPERS,
+        HELPERS + timeline.HELPERS if traced else HELPERS,
         *(function.text for function in writer.calls.functions.values()),
         f"@triton.jit(do_not_specialize={unspecialised!r})",
-        f"def persistent({', '.join([*declared, *FIXED])}):",
+        f"def persistent({', '.join([*declared, *fixed])}):",
         *widened,
         writer.code.text(),
     ]
@@ -315,4 +331,5 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
         tuple(writer.waits),
         writer.regions.wanted,
         rides,
+        writer.records,
     )

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pto_wsp.backends.cuda import device
+from pto_wsp.backends.cuda import device, timeline
 from pto_wsp.backends.cuda.module import Fault, Module, Need, Word
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import DeadlockError, ExecutionError, KernelError
 from pto_wsp.plan import Plan, Section
 from pto_wsp.runtime.run_errors import run_error
 from pto_wsp.runtime.stats import Stats
-from pto_wsp.runtime.trace import Recorded, trace_dtype
+from pto_wsp.runtime.trace import Recorded
 
 _U64 = (1 << 64) - 1
 
@@ -58,12 +58,15 @@ class CudaRun:
         self._error: ExecutionError | None = None
         self._ended = False
         self._need: list[int] = []
-        self._launch: Callable[[], None] = lambda: None
+        self._launch: Callable[[], Any] = lambda: None
+        self._records: Any = None
+        self._recorded = Recorded((timeline.no_trace(engine.plan),))
 
-    def launch(self, launch: Callable[[], None]) -> None:
-        """`launch` may be called again, if there was no room for the run."""
+    def launch(self, launch: Callable[[], Any]) -> None:
+        """`launch` may be called again, if there was no room for the run. It gives the records of
+        tasks, if there will be some."""
         self._launch = launch
-        launch()
+        self._records = launch()
 
     def finish(self) -> None:
         """Waits, and looks at what happened."""
@@ -73,7 +76,7 @@ class CudaRun:
             words = self._engine.words()
             if words[Word.ERROR] == Fault.CAPACITY:
                 self._engine.grow()
-                self._launch()
+                self._records = self._launch()
                 words = self._engine.words()
             self._error = self._fault(words)
         except ExecutionError as error:
@@ -83,6 +86,14 @@ class CudaRun:
             device.from_device(self._inputs.tensors[symbol], array)
         self._elapsed = time.monotonic_ns() - self._began
         self._ended = True
+        self._read_records()
+
+    def _read_records(self) -> None:
+        shape, records, self._records = self._module.records, self._records, None
+        if shape is None or records is None:
+            return
+        numbers = {"tickets": self._need[Need.TICKETS], "tasks": self._need[Need.TASKS]}
+        self._recorded = timeline.read(self._engine.plan, shape, records, **numbers)
 
     def _fault(self, words: list[int]) -> ExecutionError | None:
         if words[Word.ERROR] == Fault.NONE:
@@ -140,6 +151,7 @@ class CudaRun:
 
     def stats(self) -> Stats:
         tasks = self._need[Need.TASKS] if self._ended else 0
+        traced = self._ended and self._module.records is not None
         return Stats(
             tasks=tasks,
             generated=tasks,
@@ -147,10 +159,12 @@ class CudaRun:
             began_ns=self._began,
             workspace_bytes=self._need[Need.SPACE] if self._ended else 0,
             workers=self._engine.workers,
+            trace_dropped=tasks - len(self._recorded.pieces[0]) if traced else 0,
         )
 
     def trace(self) -> npt.NDArray[Any]:
-        return np.zeros(0, trace_dtype(1, 1))
+        (trace,) = self._recorded.pieces
+        return trace[np.argsort(trace["take"], kind="stable")]
 
     def recorded(self) -> Recorded:
-        return Recorded((self.trace(),))
+        return self._recorded
