@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.check import check_plan
 from pto_wsp.backends.cuda.code import Known
+from pto_wsp.backends.cuda.faults import Places
 from pto_wsp.backends.cuda.module import (
     CTRL_WORDS,
     MOST_TASKS,
@@ -26,7 +27,7 @@ from pto_wsp.backends.cuda.module import (
 )
 from pto_wsp.backends.cuda.persistent import write_module
 from pto_wsp.backends.cuda.run import CudaRun, Inputs
-from pto_wsp.backends.cuda.timeline import Room
+from pto_wsp.backends.cuda.timeline import Room, depth_of
 from pto_wsp.backends.reference import ReferenceBackend
 from pto_wsp.error_codes import Code
 from pto_wsp.kernels import LoadedKernel
@@ -112,7 +113,8 @@ class CudaEngine:
         self.module = write_module(plan, self._triton, Known())
         torch, where = device.torch(), device.name()
         self._ctrl = torch.zeros(CTRL_WORDS, dtype=torch.int32, device=where)
-        self._need = torch.zeros(NEED_WORDS, dtype=torch.int64, device=where)
+        need = Places(depth_of(plan)).words(self.workers)
+        self._need = torch.zeros(need, dtype=torch.int64, device=where)
         self._events = torch.zeros(2 * _FIRST_EVENTS, dtype=torch.int32, device=where)
         self._space = torch.empty(_FIRST_SPACE, dtype=torch.int8, device=where)
         self._written = _written(plan)
@@ -301,7 +303,13 @@ class CudaEngine:
         return found
 
     def needs(self) -> list[int]:
-        return [int(word) for word in self._need.cpu()]
+        return [int(word) for word in self._need[:NEED_WORDS].cpu()]
+
+    def details(self) -> list[int]:
+        """Which task a fault is about; asked once."""
+        found = [int(word) for word in self._need.cpu()]
+        self._need.zero_()
+        return found
 
     # --- questions ---
 

@@ -11,6 +11,7 @@ from pto_wsp.backends.cuda import timeline
 from pto_wsp.backends.cuda.calls import Calls
 from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
+from pto_wsp.backends.cuda.faults import FaultLines
 from pto_wsp.backends.cuda.module import (
     FIXED,
     HELPERS,
@@ -45,6 +46,7 @@ class _Writer:
         self.temps = Temporaries(plan, self.nest, self.code, self.counter, self.counters)
         self.calls = Calls(plan, self.code, self.regions, self.temps, options)
         self.waits: list[Wait] = []
+        self._faults = FaultLines(plan, self.code)
         self.records: timeline.Shape | None = None
         self._recorder: timeline.Recorder | None = None
         if plan.is_traced:
@@ -134,6 +136,8 @@ class _Writer:
     def _end(self) -> None:
         """The last block to end prepares the next run."""
         code = self.code
+        if any(self.calls.faults.values()):
+            self._faults.end()
         code.line("tl.debug_barrier()")
         code.line(f'ended = tl.atomic_add(CTRL + {Word.ENDED:d}, 1, sem="acq_rel")')
         with code.block("if ended == blocks - 1:"):
@@ -168,10 +172,10 @@ class _Writer:
                 continue
             wait = Wait(group, (), "order")
             slot = self.counters.slot(group, [found.iterations[g.level] for g in group.loops])
-            self._write_wait(tasks.call, wait, slot, before)
+            self._write_wait(tasks.call, wait, slot, before, found, {})
 
     def _wait(self, call: Call, wait: Wait, found: Found) -> None:
-        given = self.counters.instance(wait, found)
+        given, awaited = self.counters.instance(wait, found)
         if wait.is_here:
             need = self.counters.expected(wait.group, given, found.scope, found.path)
         else:
@@ -180,16 +184,20 @@ class _Writer:
         if need == "0":
             return
         slot = self.counters.slot(wait.group, [given[g.level] for g in wait.group.loops])
-        self._write_wait(call, wait, slot, need)
+        self._write_wait(call, wait, slot, need, found, awaited)
 
-    def _write_wait(self, call: Call, wait: Wait, slot: str, need: str) -> None:
+    def _write_wait(
+        self, call: Call, wait: Wait, slot: str, need: str, found: Found, awaited: dict[int, str]
+    ) -> None:
         number = len(self.waits)
         self.waits.append(wait)
         name = self.code.fresh("need")
         self.code.line(f"{name} = tl.full((), 0, {I64}) + {need}")
         with self.code.block(f"if {name} > 0:"):
-            self.code.line(
-                f"pto_wait(CTRL, counters + {slot}, {name}, TRIES, {call.site}, t, {number})"
+            self._faults.wait(
+                f"pto_wait(CTRL, counters + {slot}, {name}, TRIES, {call.site}, t, {number})",
+                found,
+                awaited,
             )
 
     def _run(self, call: Call, tasks: Tasks, found: Found, *, rides: bool = False) -> None:

@@ -10,12 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pto_wsp.backends.cuda import device, timeline
-from pto_wsp.backends.cuda.module import Fault, Module, Need, Word
-from pto_wsp.error_codes import Code
-from pto_wsp.errors import DeadlockError, ExecutionError, KernelError
-from pto_wsp.plan import Plan, Section
-from pto_wsp.runtime.run_errors import run_error
+from pto_wsp.backends.cuda import device, faults, timeline
+from pto_wsp.backends.cuda.module import NEED_WORDS, Fault, Module, Need, Word
+from pto_wsp.errors import ExecutionError
+from pto_wsp.plan import Plan
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 
@@ -42,6 +40,8 @@ class Host(Protocol):
 
     def needs(self) -> list[int]: ...
 
+    def details(self) -> list[int]: ...
+
     def grow(self) -> None: ...
 
 
@@ -57,7 +57,7 @@ class CudaRun:
         self._elapsed = 0
         self._error: ExecutionError | None = None
         self._ended = False
-        self._need: list[int] = []
+        self._need: list[int] = [0] * NEED_WORDS
         self._launch: Callable[[], Any] = lambda: None
         self._records: Any = None
         self._recorded = Recorded((timeline.no_trace(engine.plan),))
@@ -78,10 +78,10 @@ class CudaRun:
                 self._engine.grow()
                 self._records = self._launch()
                 words = self._engine.words()
+            self._need = self._engine.needs()
             self._error = self._fault(words)
         except ExecutionError as error:
             self._error = error
-        self._need = self._engine.needs()
         for symbol, array in self._inputs.copied.items():
             device.from_device(self._inputs.tensors[symbol], array)
         self._elapsed = time.monotonic_ns() - self._began
@@ -96,39 +96,11 @@ class CudaRun:
         self._recorded = timeline.read(self._engine.plan, shape, records, **numbers)
 
     def _fault(self, words: list[int]) -> ExecutionError | None:
-        if words[Word.ERROR] == Fault.NONE:
-            return self._kernel_fault(words)
-        plan, site, number = self._engine.plan, words[Word.SITE], words[Word.NUMBER]
-        name, loc = plan.site_name(site), plan.loc(Section.SITE, site)
-        if words[Word.ERROR] == Fault.OUTSIDE:
-            message = f"task {number}, of {name!r}, touches elements outside its tensors"
-            return run_error(Code.OUT_OF_BOUNDS, message, loc=loc)
-        wait = self._module.waits[words[Word.DETAIL]]
-        sources = ", ".join(repr(plan.site_name(s)) for s in wait.group.sites)
-        return DeadlockError(
-            Code.RUN_NOT_ENDED,
-            f"task {number}, of {name!r}, waits for {sources or 'the tasks ordered before it'}",
-            loc=loc,
-            why="what it waits for has not ended after some seconds",
-            fix="look for a kernel that does not end, or for after= that names a later task",
-        )
-
-    def _kernel_fault(self, words: list[int]) -> ExecutionError | None:
-        """What a kernel found itself; it does not say which task it was."""
-        number = words[Word.KERNEL]
-        if number == 0:
+        if words[Word.ERROR] == Fault.NONE and words[Word.KERNEL] == 0:
             return None
-        plan = self._engine.plan
-        for site, texts in self._module.faults.items():
-            if number <= len(texts):
-                return KernelError(
-                    Code.KERNEL_FAILED,
-                    f"kernel {plan.site_name(site)!r} failed: {texts[number - 1]}",
-                    kernel=plan.site_name(site),
-                    indices=(),
-                    loc=plan.loc(Section.SITE, site),
-                )
-        return None
+        plan, inputs = self._engine.plan, self._inputs
+        given = faults.on_host(plan, inputs.tensors, inputs.numbers)
+        return faults.told(plan, self._module, words, self._engine.details(), given)
 
     def wait(self, timeout: float | None) -> bool:
         if timeout is not None and not device.has_ended(timeout):
