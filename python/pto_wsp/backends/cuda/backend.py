@@ -20,6 +20,7 @@ from pto_wsp.backends.cuda.module import (
     MOST_TASKS,
     NEED_WORDS,
     Argument,
+    Fault,
     Kind,
     Module,
     Need,
@@ -109,6 +110,8 @@ class CudaEngine:
             self._launch_options["maxnreg"] = MAX_REGISTERS.of(options)
         self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
         self._again: _Again | None = None
+        self._captured = False
+        self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
         self._relaunch: Callable[[], None] | None = None
         self.module = write_module(plan, self._triton, Known())
         torch, where = device.torch(), device.name()
@@ -132,6 +135,7 @@ class CudaEngine:
     def start(
         self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
     ) -> CudaRun:
+        self._captured |= asynchronous and device.is_capturing()
         inputs = self._inputs(bindings)
         module, kernel = self._module(inputs)
         run = CudaRun(self, module, inputs, hashed=hashed)
@@ -155,6 +159,7 @@ class CudaEngine:
         again = self._again
         if changed or again is None or self._relaunch is None or not again.is_for(current):
             return None
+        self._captured |= asynchronous and device.is_capturing()
         run = CudaRun(self, again.module, again.inputs, hashed=False)
         run.launch(self._relaunch)
         if not asynchronous:
@@ -238,8 +243,11 @@ class CudaEngine:
                 same[index] = places[place]
         return Known(extents, strides, same)
 
-    def _launch(self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool) -> Any:
-        """The records of a traced run, once it has ended."""
+    def _launch(
+        self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool, room: int | None = None
+    ) -> Any:
+        """The records of a traced run, once it has ended. `room`: bytes of workspace, as if there
+        were no more."""
         if hashed:
             self._need.zero_()
         traced: tuple[Any, ...] = ()
@@ -249,7 +257,7 @@ class CudaEngine:
             *(self._value(inputs, argument) for argument in module.arguments),
             *(self._ctrl, self._need),
             *(self._events, len(self._events) // 2),
-            *(self._space, len(self._space)),
+            *(self._space, len(self._space) if room is None else room),
             *(self.tries, not module.waits, hashed),
             *traced,
         )
@@ -257,7 +265,9 @@ class CudaEngine:
         # What Triton asks of arguments at each launch is known of these.
         launch = None if compiled is None else compiled[(self.workers, 1, 1)]
         # A traced run has records of its own, and no launch is like another.
-        self._relaunch = None if launch is None or traced else partial(launch, *arguments)
+        self._relaunch = None
+        if launch is not None and not traced and room is None:
+            self._relaunch = partial(launch, *arguments)
         return traced[0] if traced else None
 
     def _value(self, inputs: Inputs, argument: Argument) -> Any:
@@ -277,6 +287,14 @@ class CudaEngine:
             case Kind.ARRAY_STRIDE:
                 return inputs.tensors[argument.number].stride(argument.dim)
 
+    def reserve(self, bindings: tuple[Bound, ...]) -> None:
+        """A run with no room at all says what it needs, and does nothing."""
+        inputs = self._inputs(bindings)
+        module, kernel = self._module(inputs)
+        self._launch(module, kernel, inputs, hashed=False, room=-1)
+        if self.words()[Word.ERROR] == Fault.CAPACITY:
+            self.grow()
+
     # --- what a run left behind ---
 
     def grow(self) -> None:
@@ -286,6 +304,12 @@ class CudaEngine:
         if need[Need.TICKETS] >= MOST_TASKS:
             message = f"a run of {need[Need.TICKETS]} tasks; there may be {MOST_TASKS - 1}"
             raise run_error(Code.MACHINE_RESOURCES, message)
+        if self._captured:  # graphs go on with what they were captured with
+            self._graphs.append((self._ctrl, self._need, self._events, self._space))
+            self._ctrl, self._need = torch.zeros_like(self._ctrl), torch.zeros_like(self._need)
+            self._events = torch.zeros_like(self._events)
+            self._space = torch.empty_like(self._space)
+            self._captured = False
         if need[Need.EVENTS] > len(self._events) // 2:
             self._events = torch.zeros(4 * need[Need.EVENTS], dtype=torch.int32, device=where)
         if need[Need.SPACE] > len(self._space):
