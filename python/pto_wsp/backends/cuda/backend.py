@@ -14,7 +14,9 @@ import numpy.typing as npt
 from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.check import check_plan
 from pto_wsp.backends.cuda.code import Known
-from pto_wsp.backends.cuda.faults import Places
+from pto_wsp.backends.cuda.expanded import write_expanded
+from pto_wsp.backends.cuda.expansion import Expansion, Table
+from pto_wsp.backends.cuda.faults import Places, on_host
 from pto_wsp.backends.cuda.module import (
     CTRL_WORDS,
     MOST_TASKS,
@@ -31,9 +33,17 @@ from pto_wsp.backends.cuda.run import CudaRun, Inputs
 from pto_wsp.backends.cuda.timeline import Room, depth_of
 from pto_wsp.backends.reference import ReferenceBackend
 from pto_wsp.error_codes import Code
+from pto_wsp.errors import CompileError
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.kernels.triton_code import TritonOptions
-from pto_wsp.options import BLOCKS_PER_SM, MAX_REGISTERS, NUM_STAGES, NUM_WARPS, TF32
+from pto_wsp.options import (
+    ALLOW_HOST_EXPAND,
+    BLOCKS_PER_SM,
+    MAX_REGISTERS,
+    NUM_STAGES,
+    NUM_WARPS,
+    TF32,
+)
 from pto_wsp.plan import (
     NONE,
     Access,
@@ -62,7 +72,11 @@ class CudaBackend:
 
     name = "cuda"
     options: frozenset[str] = frozenset(
-        option.name for option in (NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32)
+        option.name
+        for option in (
+            *(NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32),
+            ALLOW_HOST_EXPAND,
+        )
     )
 
     def check(self, plan: Plan) -> None:
@@ -113,10 +127,11 @@ class CudaEngine:
         self._captured = False
         self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
         self._relaunch: Callable[[], None] | None = None
-        self.module = write_module(plan, self._triton, Known())
+        self._expansion: Expansion | None = None
+        self.module = self._first_module()
         torch, where = device.torch(), device.name()
         self._ctrl = torch.zeros(CTRL_WORDS, dtype=torch.int32, device=where)
-        need = Places(depth_of(plan)).words(self.workers)
+        need = Places.of(plan).words(self.workers)
         self._need = torch.zeros(need, dtype=torch.int64, device=where)
         self._events = torch.zeros(2 * _FIRST_EVENTS, dtype=torch.int32, device=where)
         self._space = torch.empty(_FIRST_SPACE, dtype=torch.int8, device=where)
@@ -125,6 +140,25 @@ class CudaEngine:
         # Polls of a counter before a wait is given up. The interpreter runs one block after the
         # other, so that whoever waits there waits for ever.
         self.tries = 1 if device.is_interpreted() else _TRIES
+
+    def _first_module(self) -> Module:
+        """With nothing known of tensors; it says what should be."""
+        try:
+            return write_module(self.plan, self._triton, Known())
+        except CompileError as refusal:
+            if not ALLOW_HOST_EXPAND.of(self._options) or refusal.code is not Code.TARGET_LIMIT:
+                raise
+        self._expansion = Expansion(self.plan, depth_of(self.plan))
+        return self._write(Known())
+
+    def _write(self, known: Known) -> Module:
+        write = write_module if self._expansion is None else write_expanded
+        return write(self.plan, self._triton, known)
+
+    @property
+    def table(self) -> Table | None:
+        """The tasks of the last run, if the host has listed them."""
+        return None if self._expansion is None else self._expansion.table
 
     # --- running ---
 
@@ -216,7 +250,7 @@ class CudaEngine:
         """The kernel for tensors that lie like these."""
         known = self._known(inputs)
         if known.key not in self._modules:
-            module = write_module(self.plan, self._triton, known)
+            module = self._write(known)
             self._modules[known.key] = module, device.load_source(module.text)
         return self._modules[known.key]
 
@@ -258,17 +292,30 @@ class CudaEngine:
             *(self._ctrl, self._need),
             *(self._events, len(self._events) // 2),
             *(self._space, len(self._space) if room is None else room),
-            *(self.tries, not module.waits, hashed),
+            *(self.tries, not module.waits and not module.expanded, hashed),
             *traced,
+            *self._listed(inputs),
         )
         compiled = kernel[(self.workers,)](*arguments, **self._launch_options)
         # What Triton asks of arguments at each launch is known of these.
         launch = None if compiled is None else compiled[(self.workers, 1, 1)]
         # A traced run has records of its own, and no launch is like another.
         self._relaunch = None
-        if launch is not None and not traced and room is None:
+        if launch is not None and not traced and room is None and self._expansion is None:
             self._relaunch = partial(launch, *arguments)
         return traced[0] if traced else None
+
+    def _listed(self, inputs: Inputs) -> tuple[Any, ...]:
+        """The table of a plan that the host expands."""
+        if self._expansion is None:
+            return ()
+        if device.is_capturing():
+            raise run_error(
+                Code.TARGET_LIMIT,
+                "a program whose tasks the host lists cannot be captured in a CUDA graph",
+                why="the list is that of one run, and replays may have other lengths",
+            )
+        return self._expansion.arguments(on_host(self.plan, inputs.tensors, inputs.numbers))
 
     def _value(self, inputs: Inputs, argument: Argument) -> Any:
         match argument.kind:
@@ -350,7 +397,9 @@ class CudaEngine:
 
     def explain(self, stats: Stats | None) -> list[Explained]:
         how = {
-            Directive.DEPS: "dependences were found when the kernel was written",
+            Directive.DEPS: "dependences were found when the kernel was written"
+            if self._expansion is None
+            else "the host lists all tasks and what they wait for, again for other values",
             Directive.TRACE: "blocks write a record of each task, with the clock of the GPU",
         }
         lost = "" if stats is None else f"{stats.trace_dropped} records did not fit"

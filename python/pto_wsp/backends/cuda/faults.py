@@ -14,11 +14,13 @@ import numpy as np
 
 from pto_wsp.backends.cuda.code import Code
 from pto_wsp.backends.cuda.counting import Found
+from pto_wsp.backends.cuda.expansion import Table
 from pto_wsp.backends.cuda.module import NEED_WORDS, Fault, Module, Word
 from pto_wsp.backends.cuda.nest import Call
 from pto_wsp.backends.cuda.sync import Wait
 from pto_wsp.backends.cuda.timeline import depth_of
 from pto_wsp.backends.reference import BoundPlan, find_task
+from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code as ErrorCode
 from pto_wsp.errors import DeadlockError, ExecutionError, KernelError
 from pto_wsp.plan import (
@@ -46,6 +48,10 @@ class Places:
 
     depth: int
 
+    @staticmethod
+    def of(plan: Plan) -> Places:
+        return Places(max(1, depth_of(plan)))
+
     def index(self, level: int) -> int:
         return NEED_WORDS + level
 
@@ -69,7 +75,7 @@ class FaultLines:
 
     def __init__(self, plan: Plan, code: Code) -> None:
         self._code = code
-        self._at = Places(depth_of(plan))
+        self._at = Places.of(plan)
 
     def outside(self, call: Call, found: Found) -> None:
         code = self._code
@@ -110,18 +116,35 @@ class FaultLines:
 
 
 def told(
-    plan: Plan, module: Module, words: list[int], details: list[int], inputs: tuple[Bound, ...]
+    plan: Plan,
+    module: Module,
+    words: list[int],
+    details: list[int],
+    inputs: tuple[Bound, ...],
+    table: Table | None = None,
 ) -> ExecutionError:
     """What a user is told: `words` of CTRL, `details` all of NEED, `inputs` what the run was given,
-    of tensors their shapes."""
-    at = Places(depth_of(plan))
+    of tensors their shapes. `table`: the tasks, where the host has listed them."""
+    at = Places.of(plan)
     if words[Word.ERROR] == Fault.NONE:
         return _failed(plan, module, at, details)
     site = words[Word.SITE]
     indices = _indices(plan, site, details[at.index(0) :])
     if words[Word.ERROR] == Fault.OUTSIDE:
         return _outside(plan, site, indices, inputs)
-    return _stuck(plan, module.waits[words[Word.DETAIL]], site, indices, words, details)
+    if table is not None:
+        owner = table.owners.get(details[at.awaited(0)])
+        what = "tasks before it" if owner is None else task_text(plan, *table.tasks[owner])
+    else:
+        what = _awaited(plan, module.waits[words[Word.DETAIL]], words, details)
+    return DeadlockError(
+        ErrorCode.RUN_NOT_ENDED,
+        f"{task_text(plan, site, indices)} waits for {what}: "
+        f"{words[Word.SEEN]} of {words[Word.WANTED]} have ended",
+        loc=plan.loc(Section.SITE, site),
+        why="the others have not ended after some seconds",
+        fix="look for a kernel that does not end, or for after= that names a later task",
+    )
 
 
 def _indices(plan: Plan, site: int, words: list[int]) -> tuple[int, ...]:
@@ -158,29 +181,13 @@ def _outside(
     return run_error(ErrorCode.OUT_OF_BOUNDS, message, loc=plan.loc(Section.SITE, site))
 
 
-def _stuck(
-    plan: Plan,
-    wait: Wait,
-    site: int,
-    indices: tuple[int, ...],
-    words: list[int],
-    details: list[int],
-) -> ExecutionError:
-    at = Places(depth_of(plan))
-    seen, wanted = words[Word.SEEN], words[Word.WANTED]
+def _awaited(plan: Plan, wait: Wait, words: list[int], details: list[int]) -> str:
     if wait.group.sites:
+        at = Places.of(plan)
         given = {loop.level: details[at.awaited(loop.level)] for loop in wait.group.loops}
-        what = " and ".join(_tasks_text(plan, s, given) for s in wait.group.sites)
-    else:
-        what = f"the {wanted} tasks before it in {_construct(plan, wait.group.pc)}"
-    return DeadlockError(
-        ErrorCode.RUN_NOT_ENDED,
-        f"{task_text(plan, site, indices)} waits for {what} ({wait.why}): "
-        f"{seen} of {wanted} have ended",
-        loc=plan.loc(Section.SITE, site),
-        why="the others have not ended after some seconds",
-        fix="look for a kernel that does not end, or for after= that names a later task",
-    )
+        tasks = " and ".join(_tasks_text(plan, s, given) for s in wait.group.sites)
+        return f"{tasks} ({wait.why})"
+    return f"the {words[Word.WANTED]} tasks before it in {_construct(plan, wait.group.pc)}"
 
 
 def task_text(plan: Plan, site: int, indices: tuple[int, ...]) -> str:
@@ -215,7 +222,7 @@ def on_host(
     plan: Plan, tensors: dict[int, Any], numbers: dict[int, int | float]
 ) -> tuple[Bound, ...]:
     """What a run was given, by symbol: numbers, what control reads, and page tables; of other
-    tensors their shapes."""
+    tensors their shapes. Memory that nobody touches takes no room, and tensors stay apart."""
     symbols, records = plan.records(Symbol), plan.records(Tensor)
     tables = {records[t.table].symbol for t in records if t.table != NONE}
     found: list[Bound] = []
@@ -225,6 +232,7 @@ def on_host(
         elif symbol.kind == SymbolKind.ARRAY or index in tables:
             found.append(Bound(index, tensors[index].cpu().numpy()))
         else:
-            shape = tuple(tensors[index].shape)
-            found.append(Bound(index, np.broadcast_to(np.zeros(()), shape)))
+            array = np.empty(tuple(tensors[index].shape), DType(symbol.dtype).numpy)
+            array.setflags(write=False)
+            found.append(Bound(index, array))
     return tuple(found)

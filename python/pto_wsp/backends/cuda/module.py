@@ -46,6 +46,7 @@ class Module:
     wanted: frozenset[tuple[int, int]]
     rides: int
     records: Shape | None = None
+    expanded: bool = False  # it is given a table of tasks
 
 
 # What every kernel is given: control words, what it needs (i64), counters and their capacity,

@@ -34,11 +34,15 @@ from pto_wsp.kernels.triton_code import HEADER, TritonOptions, helper_text
 from pto_wsp.plan import Plan, Section, Symbol
 
 
-class _Writer:
-    def __init__(self, plan: Plan, options: TritonOptions, known: Known) -> None:
+class Writer:
+    """Writes the lines of one kernel."""
+
+    def __init__(
+        self, plan: Plan, options: TritonOptions, known: Known, *, expanded: bool = False
+    ) -> None:
         self._plan = plan
         self.nest: Block = read_nest(plan)
-        self.sync = Synchronisation(plan, self.nest)
+        self.sync = Synchronisation(plan, self.nest, expanded=expanded)
         self.code = Code(plan, known)
         self.counter = Counter(plan, self.code, self._weight)
         self.counters = Counters(plan, self.nest, self.code, self.counter, self.sync)
@@ -305,18 +309,24 @@ _WIDE = (Kind.EXTENT, Kind.NUMBER, Kind.ARRAY_EXTENT)  # never compiled in
 
 def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
     """The module of a plan that `check` accepts, for tensors of which that is known."""
-    writer = _Writer(plan, options, known)
+    return module_of(plan, Writer(plan, options, known))
+
+
+def module_of(
+    plan: Plan, writer: Writer, *more: str, unspecialised: tuple[str, ...] = ()
+) -> Module:
+    """What a writer makes of a plan. `more` are arguments besides those that every kernel has."""
     writer.write()
     arguments = writer.arguments()
     plain = [a for a in arguments if a.kind is not Kind.PAGE]
     declared = [a.name for a in plain] + [
         f"{a.name}: tl.constexpr" for a in arguments if a.kind is Kind.PAGE
     ]
-    unspecialised = [a.name for a in plain if a.kind in _WIDE]
-    unspecialised += UNSPECIALISED
+    counts = [a.name for a in plain if a.kind in _WIDE]
+    counts += [*UNSPECIALISED, *unspecialised]
     traced = writer.records is not None
     fixed = [*FIXED, *timeline.ARGUMENTS] if traced else FIXED
-    unspecialised += timeline.UNSPECIALISED if traced else ()
+    counts += timeline.UNSPECIALISED if traced else ()
     widened = [f"    {a.name} = ({a.name}).to({I64})" for a in plain if writer.is_integer(a)]
     helpers = sorted({name for f in writer.calls.functions.values() for name in f.helpers})
     lines = [
@@ -325,8 +335,8 @@ def write_module(plan: Plan, options: TritonOptions, known: Known) -> Module:
         helper_text(helpers),
         HELPERS + timeline.HELPERS if traced else HELPERS,
         *(function.text for function in writer.calls.functions.values()),
-        f"@triton.jit(do_not_specialize={unspecialised!r})",
-        f"def persistent({', '.join([*declared, *fixed])}):",
+        f"@triton.jit(do_not_specialize={counts!r})",
+        f"def persistent({', '.join([*declared, *fixed, *more])}):",
         *widened,
         writer.code.text(),
     ]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pto_wsp.backends.cuda import device, faults, timeline
+from pto_wsp.backends.cuda.expansion import Table
 from pto_wsp.backends.cuda.module import NEED_WORDS, Fault, Module, Need, Word
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import Plan
@@ -35,6 +36,9 @@ class Host(Protocol):
 
     plan: Plan
     workers: int
+
+    @property
+    def table(self) -> Table | None: ...
 
     def words(self) -> list[int]: ...
 
@@ -100,7 +104,8 @@ class CudaRun:
             return None
         plan, inputs = self._engine.plan, self._inputs
         given = faults.on_host(plan, inputs.tensors, inputs.numbers)
-        return faults.told(plan, self._module, words, self._engine.details(), given)
+        table = self._engine.table if self._module.expanded else None
+        return faults.told(plan, self._module, words, self._engine.details(), given, table)
 
     def wait(self, timeout: float | None) -> bool:
         if timeout is not None and not device.has_ended(timeout):

@@ -88,15 +88,17 @@ class Tasks:
 
 
 class Synchronisation:
-    """All of it, for a plan."""
+    """All of it, for a plan; nothing but the calls of one that is expanded on the host."""
 
-    def __init__(self, plan: Plan, nest: Block) -> None:
+    def __init__(self, plan: Plan, nest: Block, *, expanded: bool = False) -> None:
         self._plan = plan
         self.groups: list[Group] = []
         self.tasks = {call.site: Tasks(call, path) for call, path in calls(nest)}
         self._order = {site: n for n, site in enumerate(self.tasks)}
         # By sink, then by loops and places: the calls that it waits for, and why.
         self._found: dict[int, dict[_Where, dict[int, str]]] = {site: {} for site in self.tasks}
+        if expanded:
+            return
         self._structural()
         self._explicit()
         self._data()
@@ -287,7 +289,8 @@ class Synchronisation:
             f"the cuda target cannot tell which tasks of {names[0]} a task of {names[1]} waits for",
             loc=self._plan.loc(Section.SITE, sink),
             why=f"{why}, and a GPU infers no dependences while it runs",
-            fix="use P.seq for that loop, name the task with after=, or run on target='cpu_sim'",
+            fix="use P.seq for that loop, name the task with after=, let the host list all tasks "
+            "with compile(allow_host_expand=True), or run on target='cpu_sim'",
         )
 
     # --- who runs whom ---
