@@ -143,10 +143,18 @@ TF32 = Option(
     _is_bool,
 )
 
+ALLOW_HOST_EXPAND = Option(
+    "allow_host_expand",
+    "True or False",
+    False,
+    "where dependences are known in a run only, the host lists all tasks and what they wait for",
+    _is_bool,
+)
+
 COMMON: tuple[Option[Any], ...] = (OPTIMIZATION_LEVEL, ENABLE_DEBUG, ENABLE_PROFILING, VERIFY)
 OPTIONS: tuple[Option[Any], ...] = (
     *(*COMMON, NUM_THREADS, SEED, WORKSPACE_LIMIT),
-    *(NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32),
+    *(NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32, ALLOW_HOST_EXPAND),
 )
 
 # By name: why there is no such option, and what to do instead.

@@ -182,6 +182,16 @@ class DeviceEngine(Protocol):
 
 
 @runtime_checkable
+class StreamEngine(Protocol):
+    """An engine whose runs go into a stream of its device, in order, with memory that is made
+    before."""
+
+    def reserve(self, bindings: tuple[Bound, ...]) -> None:
+        """Makes room for a run with these values. Nothing of it runs."""
+        ...
+
+
+@runtime_checkable
 class QuickEngine(Protocol):
     """An engine that looks at plain arguments by itself, faster than Python code could."""
 

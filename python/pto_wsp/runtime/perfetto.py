@@ -34,7 +34,7 @@ def to_perfetto(
         other = {"clock": "virtual cycles" if recorded.virtual else "ns"}
         other |= {"makespan": columns.makespan, "tasks": len(columns.start)}
         out.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(other)},"traceEvents":[\n')
-        out.write(",\n".join(_names(columns, name)))
+        out.write(",\n".join(_names(columns, recorded.places, name)))
         for block in _blocks(recorded, columns, arrows):
             out.write(",\n")
             out.write(block)
@@ -90,11 +90,12 @@ def _text_file(path: Path) -> Generator[IO[str], None, None]:
             yield out
 
 
-def _names(columns: _Columns, name: str) -> Iterator[str]:
+def _names(columns: _Columns, places: dict[int, str], name: str) -> Iterator[str]:
     """Events that name the process and the worker tracks."""
     yield json.dumps({"ph": "M", "pid": 0, "name": "process_name", "args": {"name": name}})
     for worker in np.unique(columns.worker).tolist():
-        args = {"name": f"worker {worker}"}
+        place = f", {places[worker]}" if worker in places else ""
+        args = {"name": f"worker {worker}{place}"}
         yield json.dumps({"ph": "M", "pid": 0, "tid": worker, "name": "thread_name", "args": args})
 
 

@@ -31,6 +31,7 @@ from pto_wsp.runtime.engine import (
     QuickEngine,
     Run,
     SingleRunner,
+    StreamEngine,
     TaskDump,
     Verifier,
 )
@@ -94,6 +95,7 @@ class Program:
         adopt = engine.adopt if isinstance(engine, DeviceEngine) else None
         self._binder = Binder(plan, defaults or {}, adopt)
         self._pending: list[Run] = []
+        self._enqueued: Run | None = None
         self._last: Run | None = None
         self._closed = False
         self._check: Callable[[], None] | None = None
@@ -175,6 +177,24 @@ class Program:
         self._pending.append(self._start(bindings, asynchronous=True))
         return self
 
+    def enqueue(self, **bindings: object) -> Program:
+        """Starts a run for whoever uses the device's stream afterwards: as `execute_async`, but of
+        all runs since the last `synchronize()` only the last is remembered, which ends when they
+        all have. On targets without streams, `execute`."""
+        if not isinstance(self._engine, StreamEngine):
+            return self.execute(**bindings)
+        self._enqueued = self._start(bindings, asynchronous=True)
+        return self
+
+    def reserve(self, **bindings: object) -> Program:
+        """Makes room for runs with these values, so that a captured CUDA graph has it. Nothing
+        runs, and names stay bound to what they were. Other targets make room in each run."""
+        self._check_usable()
+        if isinstance(self._engine, StreamEngine):
+            self.synchronize()  # else errors of runs before it would be lost
+            self._engine.reserve(self._binder.bind(bindings))
+        return self
+
     def synchronize(self, timeout: float | None = None) -> Program:
         """Waits for every run started so far, at most `timeout` seconds in all.
 
@@ -182,6 +202,9 @@ class Program:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         first_error: BaseException | None = None
+        if self._enqueued is not None:
+            self._pending.append(self._enqueued)
+            self._enqueued = None
         while self._pending:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             run = self._pending[0]
@@ -214,7 +237,8 @@ class Program:
 
     def is_complete(self) -> bool:
         """Whether every run started so far has ended."""
-        return all(run.done() for run in self._pending)
+        started = self._pending if self._enqueued is None else [*self._pending, self._enqueued]
+        return all(run.done() for run in started)
 
     def instance(self) -> Program:
         """Another program of the same plan, kernels and current bindings, with workers of its own.
@@ -243,6 +267,7 @@ class Program:
             self._closed = True
             self._quick = None
             self._pending.clear()
+            self._enqueued = None
             self._engine.close()
 
     def __enter__(self) -> Program:

@@ -54,6 +54,7 @@ class Recorded:
     edges: Trace = field(default_factory=lambda: np.zeros(0, EDGE))
     counters: dict[str, tuple[Times, Counts]] = field(default_factory=dict[str, Any])
     virtual: bool = False  # times are cycles of a virtual clock
+    places: dict[int, str] = field(default_factory=dict[int, str])  # where workers are, if known
 
     def rows(self) -> Iterator[Trace]:
         yield from (piece for piece in self.pieces if len(piece))

@@ -14,12 +14,16 @@ import numpy.typing as npt
 from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.check import check_plan
 from pto_wsp.backends.cuda.code import Known
+from pto_wsp.backends.cuda.expanded import write_expanded
+from pto_wsp.backends.cuda.expansion import Expansion, Table
 from pto_wsp.backends.cuda.explain import explain
+from pto_wsp.backends.cuda.faults import Places, on_host
 from pto_wsp.backends.cuda.module import (
     CTRL_WORDS,
     MOST_TASKS,
     NEED_WORDS,
     Argument,
+    Fault,
     Kind,
     Module,
     Need,
@@ -28,13 +32,29 @@ from pto_wsp.backends.cuda.module import (
 from pto_wsp.backends.cuda.persistent import write_module
 from pto_wsp.backends.cuda.run import CudaRun, Inputs
 from pto_wsp.backends.cuda.schedule import read_schedule
+from pto_wsp.backends.cuda.timeline import Room, depth_of
 from pto_wsp.backends.reference import ReferenceBackend
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import ExecutionError
+from pto_wsp.errors import CompileError, ExecutionError
 from pto_wsp.kernels import LoadedKernel
 from pto_wsp.kernels.triton_code import TritonOptions
-from pto_wsp.options import BLOCKS_PER_SM, MAX_REGISTERS, NUM_STAGES, NUM_WARPS, TF32
-from pto_wsp.plan import NONE, Access, AccessMode, Plan, Section, Symbol, Tensor
+from pto_wsp.options import (
+    ALLOW_HOST_EXPAND,
+    BLOCKS_PER_SM,
+    MAX_REGISTERS,
+    NUM_STAGES,
+    NUM_WARPS,
+    TF32,
+)
+from pto_wsp.plan import (
+    NONE,
+    Access,
+    AccessMode,
+    Plan,
+    Section,
+    Symbol,
+    Tensor,
+)
 from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.descriptors import Layout
 from pto_wsp.runtime.engine import Explained, Generated
@@ -51,7 +71,11 @@ class CudaBackend:
 
     name = "cuda"
     options: frozenset[str] = frozenset(
-        option.name for option in (NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32)
+        option.name
+        for option in (
+            *(NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32),
+            ALLOW_HOST_EXPAND,
+        )
     )
 
     def check(self, plan: Plan) -> None:
@@ -100,17 +124,44 @@ class CudaEngine:
             self._launch_options["maxnreg"] = MAX_REGISTERS.of(options)
         self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
         self._again: _Again | None = None
+        self._captured = False
+        self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
         self._relaunch: Callable[[], None] | None = None
-        self.module = write_module(plan, self._triton, Known(), self.workers)
+        self._expansion: Expansion | None = None
+        self.module = self._first_module()
         torch, where = device.torch(), device.name()
         self._ctrl = torch.zeros(CTRL_WORDS, dtype=torch.int32, device=where)
-        self._need = torch.zeros(NEED_WORDS, dtype=torch.int64, device=where)
+        need = Places.of(plan).words(self.workers)
+        self._need = torch.zeros(need, dtype=torch.int64, device=where)
         self._events = torch.zeros(2 * _FIRST_EVENTS, dtype=torch.int32, device=where)
         self._space = torch.empty(_FIRST_SPACE, dtype=torch.int8, device=where)
         self._written = _written(plan)
+        self._trace = Room(plan, self.workers) if plan.is_traced else None
         # Polls of a counter before a wait is given up. The interpreter runs one block after the
         # other, so that whoever waits there waits for ever.
         self.tries = 1 if device.is_interpreted() else _TRIES
+
+    def _first_module(self) -> Module:
+        """With nothing known of tensors; it says what should be."""
+        try:
+            found = write_module(self.plan, self._triton, Known(), self.workers)
+            if not (found.ordered and ALLOW_HOST_EXPAND.of(self._options)):
+                return found
+        except CompileError as refusal:
+            if not ALLOW_HOST_EXPAND.of(self._options) or refusal.code is not Code.TARGET_LIMIT:
+                raise
+        self._expansion = Expansion(self.plan, depth_of(self.plan))
+        return self._write(Known())
+
+    def _write(self, known: Known) -> Module:
+        if self._expansion is None:
+            return write_module(self.plan, self._triton, known, self.workers)
+        return write_expanded(self.plan, self._triton, known)
+
+    @property
+    def table(self) -> Table | None:
+        """The tasks of the last run, if the host has listed them."""
+        return None if self._expansion is None else self._expansion.table
 
     # --- running ---
 
@@ -121,6 +172,7 @@ class CudaEngine:
     def start(
         self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
     ) -> CudaRun:
+        self._captured |= asynchronous and device.is_capturing()
         inputs = self._inputs(bindings)
         module, kernel = self._module(inputs)
         run = CudaRun(self, module, inputs, hashed=hashed)
@@ -144,6 +196,7 @@ class CudaEngine:
         again = self._again
         if changed or again is None or self._relaunch is None or not again.is_for(current):
             return None
+        self._captured |= asynchronous and device.is_capturing()
         run = CudaRun(self, again.module, again.inputs, hashed=False)
         run.launch(self._relaunch)
         if not asynchronous:
@@ -200,7 +253,7 @@ class CudaEngine:
         """The kernel for tensors that lie like these."""
         known = self._known(inputs)
         if known.key not in self._modules:
-            module = write_module(self.plan, self._triton, known, self.workers)
+            module = self._write(known)
             self._modules[known.key] = module, device.load_source(module.text)
         return self._modules[known.key]
 
@@ -227,23 +280,36 @@ class CudaEngine:
                 same[index] = places[place]
         return Known(extents, strides, same)
 
-    def _launch(self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool) -> None:
+    def _launch(
+        self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool, room: int | None = None
+    ) -> Any:
+        """The records of a traced run, once it has ended. `room`: bytes of workspace, as if there
+        were no more."""
         if hashed:
             self._need.zero_()
+        traced: tuple[Any, ...] = ()
+        if self._trace is not None and module.records is not None:
+            traced = self._trace.arguments(module.records)
         arguments: tuple[Any, ...] = (
             *(self._value(inputs, argument) for argument in module.arguments),
             *(self._ctrl, self._need),
             *(self._events, len(self._events) // 2),
-            *(self._space, len(self._space)),
+            *(self._space, len(self._space) if room is None else room),
             *(self.tries, module.direct, hashed),
+            *traced,
+            *self._listed(inputs),
         )
         options = {**self._launch_options, **self._together(module)}
         compiled = self._try(lambda: kernel[(self.workers,)](*arguments, **options))
         # What Triton asks of arguments at each launch is known of these; of addresses it asks the
         # driver as well, unless they are numbers.
         launch = None if compiled is None else compiled[(self.workers, 1, 1)]
-        plain = (x.data_ptr() if hasattr(x, "data_ptr") else x for x in arguments)
-        self._relaunch = None if launch is None else partial(launch, *plain)
+        # A traced run has records of its own, and no launch is like another.
+        self._relaunch = None
+        if launch is not None and not traced and room is None and self._expansion is None:
+            plain = (x.data_ptr() if hasattr(x, "data_ptr") else x for x in arguments)
+            self._relaunch = partial(launch, *plain)
+        return traced[0] if traced else None
 
     def _together(self, module: Module) -> dict[str, bool]:
         """What makes the GPU refuse a launch whose blocks could not all run at a time."""
@@ -270,6 +336,18 @@ class CudaEngine:
             "the directive out: without it no block waits for one that does not run",
         )
 
+    def _listed(self, inputs: Inputs) -> tuple[Any, ...]:
+        """The table of a plan that the host expands."""
+        if self._expansion is None:
+            return ()
+        if device.is_capturing():
+            raise run_error(
+                Code.TARGET_LIMIT,
+                "a program whose tasks the host lists cannot be captured in a CUDA graph",
+                why="the list is that of one run, and replays may have other lengths",
+            )
+        return self._expansion.arguments(on_host(self.plan, inputs.tensors, inputs.numbers))
+
     def _value(self, inputs: Inputs, argument: Argument) -> Any:
         match argument.kind:
             case Kind.POINTER:
@@ -287,6 +365,14 @@ class CudaEngine:
             case Kind.ARRAY_STRIDE:
                 return inputs.tensors[argument.number].stride(argument.dim)
 
+    def reserve(self, bindings: tuple[Bound, ...]) -> None:
+        """A run with no room at all says what it needs, and does nothing."""
+        inputs = self._inputs(bindings)
+        module, kernel = self._module(inputs)
+        self._launch(module, kernel, inputs, hashed=False, room=-1)
+        if self.words()[Word.ERROR] == Fault.CAPACITY:
+            self.grow()
+
     # --- what a run left behind ---
 
     def grow(self) -> None:
@@ -296,11 +382,19 @@ class CudaEngine:
         if need[Need.TICKETS] >= MOST_TASKS:
             message = f"a run of {need[Need.TICKETS]} tasks; there may be {MOST_TASKS - 1}"
             raise run_error(Code.MACHINE_RESOURCES, message)
+        if self._captured:  # graphs go on with what they were captured with
+            self._graphs.append((self._ctrl, self._need, self._events, self._space))
+            self._ctrl, self._need = torch.zeros_like(self._ctrl), torch.zeros_like(self._need)
+            self._events = torch.zeros_like(self._events)
+            self._space = torch.empty_like(self._space)
+            self._captured = False
         if need[Need.EVENTS] > len(self._events) // 2:
             self._events = torch.zeros(4 * need[Need.EVENTS], dtype=torch.int32, device=where)
         if need[Need.SPACE] > len(self._space):
             more = need[Need.SPACE] + need[Need.SPACE] // 4
             self._space = torch.empty(more, dtype=torch.int8, device=where)
+        if self._trace is not None:
+            self._trace.grow(need[Need.TICKETS])
 
     def words(self) -> list[int]:
         """The control words. After a fault everything is as at the beginning."""
@@ -311,16 +405,20 @@ class CudaEngine:
         return found
 
     def needs(self) -> list[int]:
-        return [int(word) for word in self._need.cpu()]
+        return [int(word) for word in self._need[:NEED_WORDS].cpu()]
+
+    def details(self) -> list[int]:
+        """Which task a fault is about; asked once."""
+        found = [int(word) for word in self._need.cpu()]
+        self._need.zero_()
+        return found
 
     # --- questions ---
 
     def trace_to(self, path: Path) -> None:
-        raise run_error(
-            Code.TARGET_LIMIT,
-            f"the cuda target writes no trace to {str(path)!r}",
-            why="it has none",
-        )
+        del path  # the records of a run are in memory until it has ended
+        if self._trace is not None:
+            self._trace.keep_all()
 
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         return ReferenceBackend().load(self.plan, self._kernels, {}).generate(bindings)
@@ -329,7 +427,6 @@ class CudaEngine:
         return ReferenceBackend().load(self.plan, self._kernels, {}).descriptors(bindings, layout)
 
     def explain(self, stats: Stats | None) -> list[Explained]:
-        del stats
         loops = [
             Explained(
                 f"parallel loop {loop.axis!r}: one iteration after the other",
@@ -338,7 +435,8 @@ class CudaEngine:
             )
             for loop in self.module.ordered
         ]
-        return explain(self.plan, self.module, self.workers) + loops
+        lost = 0 if stats is None else stats.trace_dropped
+        return explain(self.plan, self.module, self.workers, lost) + loops
 
     def clone(self) -> CudaEngine:
         return CudaEngine(self.plan, self._kernels, self._options)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pto_wsp.backends.cuda.code import I64, Code, Scope
 from pto_wsp.backends.cuda.counting import Found
-from pto_wsp.backends.cuda.module import Fault, Word
+from pto_wsp.backends.cuda.faults import FaultLines
 from pto_wsp.backends.cuda.nest import Call
 from pto_wsp.backends.cuda.regions import Regions, Span
 from pto_wsp.backends.cuda.temporaries import Temporaries
@@ -54,6 +54,7 @@ class Calls:
         self._sites = plan.records(Site)
         self.functions: dict[tuple[int, tuple[ParamFacts, ...]], TritonSource] = {}
         self.faults: dict[int, tuple[str, ...]] = {}
+        self._fault_lines = FaultLines(plan, code)
 
     def write(self, call: Call, found: Found) -> None:
         """One task: its kernel, unless a region of it does not exist."""
@@ -71,15 +72,17 @@ class Calls:
         with code.block("if HASH:"):
             self._write_hash(call, params, given, scalars, found)
         text = f"{function.name}({', '.join(arguments)})"
-        if not conditions:
+        if function.faults:
+            self._fault_lines.kernel(call, found)
+        if conditions:
+            good = code.fresh("ok")
+            code.line(f"{good} = {' & '.join(conditions)}")
+            with code.block(f"if {good}:"):
+                code.line(text)
+            with code.block("else:"):
+                self._fault_lines.outside(call, found)
+        else:
             code.line(text)
-            return
-        good = code.fresh("ok")
-        code.line(f"{good} = {' & '.join(conditions)}")
-        with code.block(f"if {good}:"):
-            code.line(text)
-        with code.block("else:"):
-            code.line(f"pto_fault(CTRL, {Fault.OUTSIDE:d}, {call.site}, t, 0)")
 
     def _given(self, call: Call, params: tuple[Param, ...], found: Found) -> dict[int, Given]:
         """By position: the regions."""
@@ -173,7 +176,7 @@ class Calls:
         found: list[str] = []
         for argument in function.arguments:
             if argument.role is Role.FAULT:
-                found.append(f"CTRL + {Word.KERNEL:d}")
+                found.append(self._fault_lines.word)
                 continue
             position = positions[argument.param]
             if argument.role is Role.SCALAR:

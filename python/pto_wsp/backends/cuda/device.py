@@ -87,6 +87,11 @@ def runs_together() -> bool:
     return not is_interpreted()
 
 
+def is_capturing() -> bool:
+    """Whether the current stream is being captured in a CUDA graph."""
+    return not is_interpreted() and torch().cuda.is_current_stream_capturing()
+
+
 def synchronize() -> None:
     if not is_interpreted():
         torch().cuda.synchronize()
@@ -139,19 +144,29 @@ def from_device(tensor: Any, array: np.ndarray[Any, Any]) -> None:
 
 
 def adopt(value: object) -> DeviceArray | None:
-    """An array that lies on the device: PyTorch's own, or anything that offers DLPack there."""
-    found: Any = value
-    if not isinstance(value, torch().Tensor):
-        where = getattr(value, "__dlpack_device__", None)
-        if where is None or where()[0] != _CUDA_DEVICE:
-            return None
-        found = torch().from_dlpack(value)
-    if not found.is_cuda:
+    """An array that lies on the device: PyTorch's own, or anything that offers DLPack or the CUDA
+    array interface there."""
+    found: Any = value if isinstance(value, torch().Tensor) else _of_others(value)
+    if found is None or not found.is_cuda:
         return None
     dtype = _from_torch().get(found.dtype)
     if dtype is None:
         return None
     return DeviceArray(found.detach(), dtype.numpy, tuple(found.shape))
+
+
+def _of_others(value: object) -> Any:
+    """A tensor over the memory of another library's array; None if it is not on the device."""
+    where = getattr(value, "__dlpack_device__", None)
+    if where is not None:
+        return torch().from_dlpack(value) if where()[0] == _CUDA_DEVICE else None
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is None or is_interpreted():
+        return None
+    stream = interface.get("stream")
+    if stream is not None:  # what the array waits for
+        torch().cuda.current_stream().wait_stream(torch().cuda.ExternalStream(stream))
+    return torch().as_tensor(value, device="cuda")
 
 
 @cache

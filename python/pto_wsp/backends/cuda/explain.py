@@ -31,8 +31,9 @@ _PINS = (Directive.DISPATCH, Directive.AFFINITY, Directive.STREAMS, Directive.PO
 _TOGETHER = "; tasks wait for each other, so that all blocks have to run at a time"
 
 
-def explain(plan: Plan, module: Module, workers: int) -> list[Explained]:
-    """One entry for each directive of the schedule."""
+def explain(plan: Plan, module: Module, workers: int, lost: int) -> list[Explained]:
+    """One entry for each directive of the schedule. `lost`: records of the last run that did not
+    fit."""
     schedule, texts = read_schedule(plan), directive_texts(plan)
     found: list[Explained] = []
     for index, entry in enumerate(plan.records(ScheduleEntry)):
@@ -44,7 +45,13 @@ def explain(plan: Plan, module: Module, workers: int) -> list[Explained]:
             how = _how(Directive(entry.id), policy, schedule, workers)
         if module.together and entry.id in _PINS:
             how += _TOGETHER
-        found.append(Explained(texts[index], how, "", plan.loc(Section.SCHEDULE, index)))
+        cost = ""
+        if entry.id == Directive.DEPS and module.expanded:
+            how = "the host lists all tasks and what they wait for, again for other values"
+        if entry.id == Directive.TRACE and plan.is_traced:
+            how = "blocks write a record of each task, with the clock of the GPU"
+            cost = f"{lost} records did not fit"
+        found.append(Explained(texts[index], how, cost, plan.loc(Section.SCHEDULE, index)))
     return found
 
 

@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 
 from pto_wsp.backends.cuda.ordering import OrderedLoop
 from pto_wsp.backends.cuda.sync import Wait
+from pto_wsp.backends.cuda.timeline import Shape
 
 
 class Kind(Enum):
@@ -37,7 +38,8 @@ class Module:
     """The text of a module that defines `persistent`, and what it is to be given, in order, before
     the arguments that every such kernel has (FIXED). `wanted`: tensors and dimensions whose extents
     are better compiled in. `rides`: calls whose tasks are run by the last of those that they wait
-    for. `ordered`: parallel loops that run as `P.seq` does."""
+    for. `ordered`: parallel loops that run as `P.seq` does. `records`: how those of a traced plan
+    lie."""
 
     text: str
     arguments: tuple[Argument, ...]
@@ -48,6 +50,8 @@ class Module:
     ordered: tuple[OrderedLoop, ...]
     together: bool  # whether all blocks have to run at a time
     direct: bool  # whether the first number of a block is its own
+    records: Shape | None = None
+    expanded: bool = False  # it is given a table of tasks
 
 
 # What every kernel is given: control words, what it needs (i64), counters and their capacity,
@@ -71,7 +75,9 @@ class Word(IntEnum):
     NUMBER = 5
     DETAIL = 6
     EVENTS_USED = 7  # counters that the last run used, which the next one clears
-    KERNEL = 16  # the number of a kernel's own fault
+    SEEN = 8  # what a counter said when a wait for it was given up
+    WANTED = 9  # and what it should have said
+    KERNEL = 16  # whether a kernel has failed
 
 
 CTRL_WORDS = 32
@@ -87,7 +93,7 @@ class Need(IntEnum):
     HASH = 4  # two of them
 
 
-NEED_WORDS = 8
+NEED_WORDS = 8  # behind them: which task a fault is about, faults.Places
 MOST_TASKS = 1 << 30  # numbers from here on are those of no task
 
 
@@ -118,27 +124,34 @@ def pto_mod(a, b):
 
 @triton.jit
 def pto_fault(CTRL, code: tl.constexpr, site: tl.constexpr, number, detail):
-    """The first fault of a run is kept; numbers taken after it are those of no task."""
+    """The first fault of a run is kept; numbers taken after it are those of no task. Whether it is
+    the first."""
     tl.atomic_max(CTRL + {Word.TICKET:d}, {MOST_TASKS})
-    if tl.atomic_cas(CTRL + {Word.ERROR:d}, 0, code) == 0:
-        tl.store(CTRL + {Word.SITE:d}, site)
-        tl.store(CTRL + {Word.NUMBER:d}, number)
-        tl.store(CTRL + {Word.DETAIL:d}, detail)
+    first = tl.atomic_cas(CTRL + {Word.ERROR:d}, 0, code) == 0
+    tl.store(CTRL + {Word.SITE:d}, site, mask=first)
+    tl.store(CTRL + {Word.NUMBER:d}, number, mask=first)
+    tl.store(CTRL + {Word.DETAIL:d}, detail, mask=first)
+    return first
 
 
 @triton.jit
 def pto_wait(CTRL, counter, target, TRIES, site: tl.constexpr, number, wait: tl.constexpr):
-    """Until the counter has reached the target, or a fault has ended the run."""
+    """Until the counter has reached the target, or a fault has ended the run. Whether this wait is
+    the fault."""
+    stuck = tl.full((), 0, tl.int1)
     seen = tl.atomic_add(counter, 0, sem="acquire")
     tries = tl.full((), 0, tl.int64)
     while seen < target:
         tries += 1
         if tries >= TRIES:
-            pto_fault(CTRL, {Fault.STUCK:d}, site, number, wait)
+            stuck = stuck | pto_fault(CTRL, {Fault.STUCK:d}, site, number, wait)
+            tl.store(CTRL + {Word.SEEN:d}, seen, mask=stuck)
+            tl.store(CTRL + {Word.WANTED:d}, target.to(tl.int32), mask=stuck)
         seen = tl.atomic_add(counter, 0, sem="acquire")
         if (tries & 1023) == 0 or tries >= TRIES:
             if tl.load(CTRL + {Word.ERROR:d}, volatile=True) != 0:
                 seen = target.to(tl.int32)
+    return stuck
 
 
 @triton.jit

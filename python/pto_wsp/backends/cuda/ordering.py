@@ -31,13 +31,14 @@ class OrderedLoop:
 
 
 def synchronise(
-    plan: Plan, nest: Block, *, rides: bool
+    plan: Plan, nest: Block, *, rides: bool, expanded: bool = False
 ) -> tuple[Block, Synchronisation, tuple[OrderedLoop, ...]]:
     """The nest with as many of its loops ordered as have to be, and who waits for whom in it."""
     ordered: list[OrderedLoop] = []
     while True:
         try:
-            return nest, Synchronisation(plan, nest, rides=rides), tuple(ordered)
+            sync = Synchronisation(plan, nest, rides=rides, expanded=expanded)
+            return nest, sync, tuple(ordered)
         except Open as found:
             name = plan.string(plan.records(Axis)[found.loop.axis].name)
             names = (plan.site_name(found.source), plan.site_name(found.sink))

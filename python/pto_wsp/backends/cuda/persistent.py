@@ -8,9 +8,11 @@ runs what (taking.py). See docs/design/0014-cuda.md.
 
 from __future__ import annotations
 
+from pto_wsp.backends.cuda import timeline
 from pto_wsp.backends.cuda.calls import Calls
 from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
+from pto_wsp.backends.cuda.faults import FaultLines
 from pto_wsp.backends.cuda.keys import Keys
 from pto_wsp.backends.cuda.module import (
     FIXED,
@@ -39,13 +41,23 @@ from pto_wsp.kernels.triton_code import HEADER, TritonOptions, helper_text
 from pto_wsp.plan import Plan, Section, Symbol
 
 
-class _Writer:
-    def __init__(self, plan: Plan, options: TritonOptions, known: Known, workers: int) -> None:
+class Writer:
+    """Writes the lines of one kernel. `expanded`: tasks and waits come from a table."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: TritonOptions,
+        known: Known,
+        workers: int,
+        *,
+        expanded: bool = False,
+    ) -> None:
         self._plan = plan
         self.schedule = read_schedule(plan)
         self.nest: Block
         self.nest, self.sync, self.ordered = synchronise(
-            plan, read_nest(plan), rides=self.schedule.rides
+            plan, read_nest(plan), rides=self.schedule.rides, expanded=expanded
         )
         self.code = Code(plan, known)
         self.counter = Counter(plan, self.code, self._weight, self._weighed)
@@ -56,6 +68,12 @@ class _Writer:
         self.waits: list[Wait] = []
         self.turns = Turns(plan, self.schedule, self.code, self.counter, workers)
         self.taking = self._make_taking()
+        self._faults = FaultLines(plan, self.code)
+        self.records: timeline.Shape | None = None
+        self._recorder: timeline.Recorder | None = None
+        if plan.is_traced:
+            self.records = timeline.Shape.of(plan, self.nest, self.sync)
+            self._recorder = timeline.Recorder(self.code, self.records)
 
     def _make_taking(self) -> Taking | None:
         """How tasks are dealt out, if the schedule says so."""
@@ -118,6 +136,8 @@ class _Writer:
 
     def write(self) -> None:
         code = self.code
+        if self._recorder is not None:
+            self._recorder.begin()
         self.counter.depends(self.nest)  # learns what lets depend on
         self.counters.place()
         self.temps.place()
@@ -155,6 +175,8 @@ class _Writer:
         code.line("pid = tl.program_id(0)")
         code.line("blocks = tl.num_programs(0)")
         code.line(f"fits = (tickets < {MOST_TASKS}) & (events <= EVENT_CAP) & (space <= SPACE_CAP)")
+        if self._recorder is not None:
+            code.line("fits = fits & (tl.minimum(tickets, TRACE_MOST) <= TRACE_CAP)")
         with code.block("if pid == 0:"):
             code.line(f"tasks = tl.full((), 0, {I64}) + {self._tasks()}")
             for word in (Need.TICKETS, Need.EVENTS, Need.SPACE, Need.TASKS):
@@ -181,6 +203,8 @@ class _Writer:
     def _end(self) -> None:
         """The last block to end prepares the next run."""
         code = self.code
+        if any(self.calls.faults.values()):
+            self._faults.end()
         code.line("tl.debug_barrier()")
         code.line(f'ended = tl.atomic_add(CTRL + {Word.ENDED:d}, 1, sem="acq_rel")')
         with code.block("if ended == blocks - 1:"):
@@ -221,10 +245,10 @@ class _Writer:
                 continue
             wait = Wait(group, (), "order")
             slot = self.counters.slot(group, [found.iterations[g.level] for g in group.loops])
-            self._write_wait(tasks.call, wait, slot, before)
+            self._write_wait(tasks.call, wait, slot, before, found, {})
 
     def _wait(self, call: Call, wait: Wait, found: Found) -> None:
-        given = self.counters.instance(wait, found)
+        given, awaited = self.counters.instance(wait, found)
         if wait.is_here:
             need = self.counters.expected(wait.group, given, found.scope, found.path)
         else:
@@ -233,22 +257,29 @@ class _Writer:
         if need == "0":
             return
         slot = self.counters.slot(wait.group, [given[g.level] for g in wait.group.loops])
-        self._write_wait(call, wait, slot, need)
+        self._write_wait(call, wait, slot, need, found, awaited)
 
-    def _write_wait(self, call: Call, wait: Wait, slot: str, need: str) -> None:
+    def _write_wait(
+        self, call: Call, wait: Wait, slot: str, need: str, found: Found, awaited: dict[int, str]
+    ) -> None:
         number = len(self.waits)
         self.waits.append(wait)
         name = self.code.fresh("need")
         self.code.line(f"{name} = tl.full((), 0, {I64}) + {need}")
         with self.code.block(f"if {name} > 0:"):
-            self.code.line(
-                f"pto_wait(CTRL, counters + {slot}, {name}, TRIES, {call.site}, t, {number})"
+            self._faults.wait(
+                f"pto_wait(CTRL, counters + {slot}, {name}, TRIES, {call.site}, t, {number})",
+                found,
+                awaited,
             )
 
-    def _run(self, call: Call, tasks: Tasks, found: Found) -> None:
+    def _run(self, call: Call, tasks: Tasks, found: Found, *, rides: bool = False) -> None:
         """The kernel, and what is said afterwards."""
         code = self.code
+        start = "" if self._recorder is None else self._recorder.start()
         self.calls.write(call, found)
+        if self._recorder is not None:
+            self._recorder.end(call, found, start, rides=rides)
         if not tasks.signals:
             return
         code.line("tl.debug_barrier()")
@@ -302,7 +333,7 @@ class _Writer:
                     pass
             block = inside(item, part)
         self.counters.lets(block, rider.call, scope)
-        self._run(rider.call, rider, Found(scope, mine, {}, rider.path))
+        self._run(rider.call, rider, Found(scope, mine, {}, rider.path), rides=True)
         for _ in range(opened):
             code.close()
 
@@ -348,26 +379,35 @@ _WIDE = (Kind.EXTENT, Kind.NUMBER, Kind.ARRAY_EXTENT)  # never compiled in
 def write_module(plan: Plan, options: TritonOptions, known: Known, workers: int) -> Module:
     """The module of a plan that `check` accepts, for tensors of which that is known. `workers`:
     how many blocks there will be."""
-    writer = _Writer(plan, options, known, workers)
+    return module_of(plan, Writer(plan, options, known, workers))
+
+
+def module_of(
+    plan: Plan, writer: Writer, *more: str, unspecialised: tuple[str, ...] = ()
+) -> Module:
+    """What a writer makes of a plan. `more` are arguments besides those that every kernel has."""
     writer.write()
     arguments = writer.arguments()
     plain = [a for a in arguments if a.kind is not Kind.PAGE]
     declared = [a.name for a in plain] + [
         f"{a.name}: tl.constexpr" for a in arguments if a.kind is Kind.PAGE
     ]
-    unspecialised = [a.name for a in plain if a.kind in _WIDE]
-    unspecialised += UNSPECIALISED
+    counts = [a.name for a in plain if a.kind in _WIDE]
+    counts += [*UNSPECIALISED, *unspecialised]
+    traced = writer.records is not None
+    fixed = [*FIXED, *timeline.ARGUMENTS] if traced else FIXED
+    counts += timeline.UNSPECIALISED if traced else ()
     widened = [f"    {a.name} = ({a.name}).to({I64})" for a in plain if writer.is_integer(a)]
     helpers = sorted({name for f in writer.calls.functions.values() for name in f.helpers})
     lines = [
         f'"""plan {plan.plan_id}, schedule {plan.schedule_id}"""',
         HEADER,
         helper_text(helpers),
-        HELPERS,
+        HELPERS + timeline.HELPERS if traced else HELPERS,
         *([] if writer.taking is None else [SPLITMIX]),
         *(function.text for function in writer.calls.functions.values()),
-        f"@triton.jit(do_not_specialize={unspecialised!r})",
-        f"def persistent({', '.join([*declared, *FIXED])}):",
+        f"@triton.jit(do_not_specialize={counts!r})",
+        f"def persistent({', '.join([*declared, *fixed, *more])}):",
         # Read first, so that what follows does not wait for it.
         f"    epoch = tl.load(CTRL + {Word.EPOCH:d})",
         f"    used = tl.load(CTRL + {Word.EVENTS_USED:d})",
@@ -386,4 +426,5 @@ def write_module(plan: Plan, options: TritonOptions, known: Known, workers: int)
         ordered=writer.ordered,
         together=bool(writer.waits) and writer.schedule.pins,
         direct=not writer.waits and not writer.schedule.in_order,
+        records=writer.records,
     )

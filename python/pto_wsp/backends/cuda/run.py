@@ -10,14 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pto_wsp.backends.cuda import device
-from pto_wsp.backends.cuda.module import Fault, Module, Need, Word
-from pto_wsp.error_codes import Code
-from pto_wsp.errors import DeadlockError, ExecutionError, KernelError, PtoError, ScheduleError
-from pto_wsp.plan import Plan, Section
-from pto_wsp.runtime.run_errors import run_error
+from pto_wsp.backends.cuda import device, faults, timeline
+from pto_wsp.backends.cuda.expansion import Table
+from pto_wsp.backends.cuda.module import NEED_WORDS, Fault, Module, Need, Word
+from pto_wsp.errors import ExecutionError, PtoError
+from pto_wsp.plan import Plan
 from pto_wsp.runtime.stats import Stats
-from pto_wsp.runtime.trace import Recorded, trace_dtype
+from pto_wsp.runtime.trace import Recorded
 
 _U64 = (1 << 64) - 1
 
@@ -38,9 +37,14 @@ class Host(Protocol):
     plan: Plan
     workers: int
 
+    @property
+    def table(self) -> Table | None: ...
+
     def words(self) -> list[int]: ...
 
     def needs(self) -> list[int]: ...
+
+    def details(self) -> list[int]: ...
 
     def grow(self) -> None: ...
 
@@ -57,13 +61,16 @@ class CudaRun:
         self._elapsed = 0
         self._error: PtoError | None = None
         self._ended = False
-        self._need: list[int] = []
-        self._launch: Callable[[], None] = lambda: None
+        self._need: list[int] = [0] * NEED_WORDS
+        self._launch: Callable[[], Any] = lambda: None
+        self._records: Any = None
+        self._recorded = Recorded((timeline.no_trace(engine.plan),))
 
-    def launch(self, launch: Callable[[], None]) -> None:
-        """`launch` may be called again, if there was no room for the run."""
+    def launch(self, launch: Callable[[], Any]) -> None:
+        """`launch` may be called again, if there was no room for the run. It gives the records of
+        tasks, if there will be some."""
         self._launch = launch
-        launch()
+        self._records = launch()
 
     def finish(self) -> None:
         """Waits, and looks at what happened."""
@@ -73,56 +80,32 @@ class CudaRun:
             words = self._engine.words()
             if words[Word.ERROR] == Fault.CAPACITY:
                 self._engine.grow()
-                self._launch()
+                self._records = self._launch()
                 words = self._engine.words()
+            self._need = self._engine.needs()
             self._error = self._fault(words)
         except ExecutionError as error:
             self._error = error
-        self._need = self._engine.needs()
         for symbol, array in self._inputs.copied.items():
             device.from_device(self._inputs.tensors[symbol], array)
         self._elapsed = time.monotonic_ns() - self._began
         self._ended = True
+        self._read_records()
+
+    def _read_records(self) -> None:
+        shape, records, self._records = self._module.records, self._records, None
+        if shape is None or records is None:
+            return
+        numbers = {"tickets": self._need[Need.TICKETS], "tasks": self._need[Need.TASKS]}
+        self._recorded = timeline.read(self._engine.plan, shape, records, **numbers)
 
     def _fault(self, words: list[int]) -> PtoError | None:
-        if words[Word.ERROR] == Fault.NONE:
-            return self._kernel_fault(words)
-        plan, site, number = self._engine.plan, words[Word.SITE], words[Word.NUMBER]
-        name, loc = plan.site_name(site), plan.loc(Section.SITE, site)
-        if words[Word.ERROR] == Fault.OUTSIDE:
-            message = f"task {number}, of {name!r}, touches elements outside its tensors"
-            return run_error(Code.OUT_OF_BOUNDS, message, loc=loc)
-        if words[Word.ERROR] == Fault.NOBODY:
-            message = f"task {number}, of {name!r}, is for block {words[Word.DETAIL]}"
-            why = f"there are {self._engine.workers} blocks, numbered from 0"
-            fix = "let dispatch_by give one of them, or use DispatchPolicy.affinity(key)"
-            return ScheduleError(Code.DIRECTIVE_NOT_ENFORCED, message, loc=loc, why=why, fix=fix)
-        wait = self._module.waits[words[Word.DETAIL]]
-        sources = ", ".join(repr(plan.site_name(s)) for s in wait.group.sites)
-        return DeadlockError(
-            Code.RUN_NOT_ENDED,
-            f"task {number}, of {name!r}, waits for {sources or 'the tasks ordered before it'}",
-            loc=loc,
-            why="what it waits for has not ended after some seconds",
-            fix="look for a kernel that does not end, or for after= that names a later task",
-        )
-
-    def _kernel_fault(self, words: list[int]) -> ExecutionError | None:
-        """What a kernel found itself; it does not say which task it was."""
-        number = words[Word.KERNEL]
-        if number == 0:
+        if words[Word.ERROR] == Fault.NONE and words[Word.KERNEL] == 0:
             return None
-        plan = self._engine.plan
-        for site, texts in self._module.faults.items():
-            if number <= len(texts):
-                return KernelError(
-                    Code.KERNEL_FAILED,
-                    f"kernel {plan.site_name(site)!r} failed: {texts[number - 1]}",
-                    kernel=plan.site_name(site),
-                    indices=(),
-                    loc=plan.loc(Section.SITE, site),
-                )
-        return None
+        plan, inputs = self._engine.plan, self._inputs
+        given = faults.on_host(plan, inputs.tensors, inputs.numbers)
+        table = self._engine.table if self._module.expanded else None
+        return faults.told(plan, self._module, words, self._engine.details(), given, table)
 
     def wait(self, timeout: float | None) -> bool:
         if timeout is not None and not device.has_ended(timeout):
@@ -145,6 +128,7 @@ class CudaRun:
 
     def stats(self) -> Stats:
         tasks = self._need[Need.TASKS] if self._ended else 0
+        traced = self._ended and self._module.records is not None
         return Stats(
             tasks=tasks,
             generated=tasks,
@@ -152,10 +136,12 @@ class CudaRun:
             began_ns=self._began,
             workspace_bytes=self._need[Need.SPACE] if self._ended else 0,
             workers=self._engine.workers,
+            trace_dropped=tasks - len(self._recorded.pieces[0]) if traced else 0,
         )
 
     def trace(self) -> npt.NDArray[Any]:
-        return np.zeros(0, trace_dtype(1, 1))
+        (trace,) = self._recorded.pieces
+        return trace[np.argsort(trace["take"], kind="stable")]
 
     def recorded(self) -> Recorded:
-        return Recorded((self.trace(),))
+        return self._recorded

@@ -26,6 +26,7 @@ from pto_wsp.plan import (
     ScheduleEntry,
     StartPolicy,
     TimingPolicy,
+    TracePolicy,
     WindowMode,
     WindowUnit,
 )
@@ -198,8 +199,8 @@ class _Reader:
                 self._refuse("it does not know it", "leave it out for this target")
 
     def _trace(self) -> None:
-        if self._plan.is_traced:
-            self._refuse("it records nothing yet", "leave the trace out for this target")
+        if self._plan.policy(Directive.TRACE) == TracePolicy.CYCLES:
+            self._refuse("its blocks run by the clock of the GPU", "use TracePolicy.timestamps()")
 
     # --- who ---
 

@@ -95,15 +95,20 @@ class Open(Exception):
 
 
 class Synchronisation:
-    """All of it, for a plan. `Open` if a loop would have to be ordered first."""
+    """All of it, for a plan; nothing but the calls of one that is expanded on the host. `Open` if a
+    loop would have to be ordered first."""
 
-    def __init__(self, plan: Plan, nest: Block, *, rides: bool = True) -> None:
+    def __init__(
+        self, plan: Plan, nest: Block, *, rides: bool = True, expanded: bool = False
+    ) -> None:
         self._plan = plan
         self.groups: list[Group] = []
         self.tasks = {call.site: Tasks(call, path) for call, path in calls(nest)}
         self._order = {site: n for n, site in enumerate(self.tasks)}
         # By sink, then by loops and places: the calls that it waits for, and why.
         self._found: dict[int, dict[_Where, dict[int, str]]] = {site: {} for site in self.tasks}
+        if expanded:
+            return
         self._structural()
         self._explicit()
         self._data()

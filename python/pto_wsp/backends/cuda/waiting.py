@@ -154,8 +154,9 @@ class Counters:
 
     # --- waits ---
 
-    def instance(self, wait: Wait, found: Found) -> dict[int, str]:
-        """The iterations that a task waits for, by level of the group's loops."""
+    def instance(self, wait: Wait, found: Found) -> tuple[dict[int, str], dict[int, str]]:
+        """The iterations that a task waits for, by level of the group's loops, and the values of
+        these loops' variables."""
         code = self._code
         given: dict[int, str] = {}
         scope = code.closed.inner()
@@ -171,7 +172,7 @@ class Counters:
                 given[loop.level] = code.named(value if start == "0" else f"{value} - {start}", "k")
             variable = self._counter.variable(loop, given[loop.level], scope)
             scope = code.enter(scope, loop.level, variable)
-        return given
+        return given, scope.loops
 
     def _too_ragged(self, loop: Loop) -> CompileError:
         name = self._plan.string(self._axes[loop.axis].name)

@@ -51,7 +51,7 @@ def run_task(
     path: Path | None,
 ) -> TaskDump:
     """Runs the task of a site at those loop indices on copies of what it touches."""
-    task = _find(bound, site, indices)
+    task = find_task(bound, site, indices)
     plan = bound.plan
     copies = Copies(bound, task)
     alone = replace(task, regions=copies.regions)
@@ -144,7 +144,9 @@ def _scalars(plan: Plan, task: Task) -> dict[str, Array]:
 # --- finding it ---
 
 
-def _find(bound: BoundPlan, site: int, indices: tuple[int, ...]) -> Task:
+def find_task(bound: BoundPlan, site: int, indices: tuple[int, ...]) -> Task:
+    """The task of a site at those loop indices; ExecutionError if there is none, or something is
+    wrong with its regions."""
     for task in _Path(bound, site, indices).tasks():
         if task.site == site and task.indices == indices:
             return task
