@@ -43,13 +43,13 @@ class ExpandedWriter(Writer):
         with code.block("else:"):
             code.line(take)
         with code.block("while t < total:"):
-            self._task()
+            self._listed_task()
             code.line(take)
             with code.block("if DIRECT:"):
                 code.line("t += blocks")
         self._end()
 
-    def _task(self) -> None:
+    def _listed_task(self) -> None:
         code = self.code
         code.line(f"row = TABLE + (t).to({I64}) * {1 + self._depth}")
         code.line("site = tl.load(row)")
