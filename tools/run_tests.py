@@ -25,7 +25,7 @@ ELSEWHERE = ("tests/kernels/triton/test_elementwise.py",)
 
 def main() -> int:
     # Hundreds of kernels are compiled to run for a moment; benchmarks run what users get.
-    os.environ.setdefault("PTO_WSP_CXXFLAGS", "-O1")
+    os.environ.setdefault("PTO_WSP_CXXFLAGS", "-O0")
     pytest = [sys.executable, "-m", "pytest"]
     with tempfile.TemporaryFile("w+") as output:
         compiler = [*pytest, *COMPILER, *(f"--ignore={path}" for path in ELSEWHERE)]

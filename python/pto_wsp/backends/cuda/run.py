@@ -64,7 +64,7 @@ class CudaRun:
         self._need: list[int] = [0] * NEED_WORDS
         self._launch: Callable[[], Any] = lambda: None
         self._records: Any = None
-        self._recorded = Recorded((timeline.no_trace(engine.plan),))
+        self._read: Recorded | None = None
 
     def launch(self, launch: Callable[[], Any]) -> None:
         """`launch` may be called again, if there was no room for the run. It gives the records of
@@ -92,12 +92,19 @@ class CudaRun:
         self._ended = True
         self._read_records()
 
+    @property
+    def _recorded(self) -> Recorded:
+        """What was recorded; made when somebody asks, since a launch is a matter of microseconds."""
+        if self._read is None:
+            self._read = Recorded((timeline.no_trace(self._engine.plan),))
+        return self._read
+
     def _read_records(self) -> None:
         shape, records, self._records = self._module.records, self._records, None
         if shape is None or records is None:
             return
         numbers = {"tickets": self._need[Need.TICKETS], "tasks": self._need[Need.TASKS]}
-        self._recorded = timeline.read(self._engine.plan, shape, records, **numbers)
+        self._read = timeline.read(self._engine.plan, shape, records, **numbers)
 
     def _fault(self, words: list[int]) -> PtoError | None:
         if words[Word.ERROR] == Fault.NONE and words[Word.KERNEL] == 0:
