@@ -94,7 +94,7 @@ class CudaRun:
 
     @property
     def _recorded(self) -> Recorded:
-        """What was recorded; made when somebody asks, since a launch is a matter of microseconds."""
+        """What was recorded; made when somebody asks, since a launch is to take no time."""
         if self._read is None:
             self._read = Recorded((timeline.no_trace(self._engine.plan),))
         return self._read
