@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pto_wsp.backends.cuda.code import I64, Code, Names, Scope
-from pto_wsp.dtypes import DType
 from pto_wsp.kernels.triton_code import ParamFacts, Role, TritonArgument
 from pto_wsp.plan import (
     NONE,
@@ -22,21 +21,6 @@ from pto_wsp.plan import (
 )
 
 _DROPPED = 1  # flag of AccessDim
-TYPES = {
-    DType.F64: "tl.float64",
-    DType.F32: "tl.float32",
-    DType.F16: "tl.float16",
-    DType.BF16: "tl.bfloat16",
-    DType.I8: "tl.int8",
-    DType.I16: "tl.int16",
-    DType.I32: "tl.int32",
-    DType.I64: "tl.int64",
-    DType.U8: "tl.uint8",
-    DType.U16: "tl.uint16",
-    DType.U32: "tl.uint32",
-    DType.U64: "tl.uint64",
-    DType.BOOL: "tl.int1",
-}
 
 
 @dataclass(frozen=True, slots=True)

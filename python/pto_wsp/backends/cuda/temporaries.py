@@ -6,11 +6,12 @@ from pto_wsp.backends.cuda.code import Code, Scope
 from pto_wsp.backends.cuda.counting import Counter, Found
 from pto_wsp.backends.cuda.linear import factored
 from pto_wsp.backends.cuda.nest import Block, Branch, Loop, Path, Phases, Temporary, loops_of
-from pto_wsp.backends.cuda.regions import TYPES, Regions
+from pto_wsp.backends.cuda.regions import Regions
 from pto_wsp.backends.cuda.waiting import Counters, inside
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code as ErrorCode
 from pto_wsp.errors import CompileError
+from pto_wsp.kernels.triton_code import TYPES
 from pto_wsp.plan import Alloc, Plan, Section, Storage, Tensor
 
 _ALIGNMENT = 256  # bytes; what a GPU's own allocator gives
