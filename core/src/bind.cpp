@@ -79,18 +79,21 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   if (options_.fields) out_.fields_.resize(plan_.count(Section::DESCRIPTOR));
   spans_.reserve(plan_.count(Section::ACCESS_DIM));
   taken_.assign(plan_.count(Section::ACCESS), 0);
-  if (!walk_code()) return false;
+  if (!bind_network()) return false;
+  for (u32 entry = 0; entry < plan_.count(Section::ENTRY); ++entry) {
+    if (!walk_code(plan_.get<Section::ENTRY>(entry).pc)) return false;
+  }
   if (!make_workspace()) return false;
   choose_cells();
   prepare_sites();
   find_leaves();
-  if (options_.splits) find_independent_axis();
+  if (options_.splits && !out_.is_network()) find_independent_axis();
   return true;
 }
 
 // Visits loops and sites with the ranges of the loop variables around them. `alive` is false below
 // a loop that cannot run: nothing there needs a proof.
-bool Binder::walk_code() {
+bool Binder::walk_code(u32 pc) {
   struct Block {
     u32 end;
     bool loop;
@@ -98,7 +101,6 @@ bool Binder::walk_code() {
   };
   std::vector<Block> open;
   u32 level = 0;
-  u32 pc = plan_.get<Section::ENTRY>(0).pc;
   for (; pc < out_.code_.size(); ++pc) {
     const Instr instr = out_.code_[pc];
     const bool alive = open.empty() || open.back().alive;
@@ -109,6 +111,12 @@ bool Binder::walk_code() {
       case Op::LOOP_WHILE:
         if (!bind_axis(instr, level, alive)) return false;
         open.push_back({instr.operand2, true, alive && !ranges_[level].empty()});
+        level += 1;
+        break;
+      case Op::RECV:
+        ranges_[level] = Interval{0, kMostMessages};
+        forget_ranges();
+        open.push_back({instr.operand2, true, alive});
         level += 1;
         break;
       case Op::COMBINE:

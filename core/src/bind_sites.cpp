@@ -213,6 +213,7 @@ bool Binder::count_outer_tasks(u32 axis) {
 
 bool BoundPlan::total_tasks(u64* out) const {
   *out = 0;
+  if (is_network()) return false;
   i64 vars[kMaxVars] = {};
   for (u32 pc = plan_->get<Section::ENTRY>(0).pc;;) {
     const Instr instr = code_[pc];

@@ -54,7 +54,7 @@ bool Binder::make_unbound() {
     out.dtype = static_cast<DType>(t.dtype);
     out.item = dtype_size(out.dtype);
     out.rank = t.rank;
-    if (is_class(i, StorageClass::TEMP)) {
+    if (is_class(i, StorageClass::TEMP) || is_class(i, StorageClass::CHANNEL)) {
       out.alloc = storage.alloc;
       out_.allocs_[storage.alloc].tensors.push_back(i);
     }
@@ -132,10 +132,11 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
   for (const u32 tensor : out.tensors) {
     if (!shape_temp(tensor, alive)) return false;
   }
-  out.bytes = round_up(std::max<u64>(out.bytes, 1));
+  out.bytes = buffer_bytes(out.bytes);
   const Alloc record = plan_.get<Section::ALLOC>(alloc);
   const i64 workers = static_cast<i64>(options_.workers);
-  const i64 least = std::max<i64>(workers, options_.lanes);
+  i64 least = std::max<i64>(workers, options_.lanes);
+  for (const BoundProcess& p : out_.processes_) least = std::max<i64>(least, p.replicas);
   u64 room = kCopiesBytes;
   if (options_.workspace_limit != 0) {
     room = std::min(room, options_.workspace_limit / out_.allocs_.size());
@@ -155,14 +156,21 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
   }
   if (record.copies > 0) out.copies = std::min<i64>(out.copies, record.copies);
   if (record.level == 0) out.copies = 1;  // only one iteration ever has it
+  number_buffers(alloc);
+  return true;
+}
+
+void Binder::number_buffers(u32 alloc) {
+  const BoundAlloc& out = out_.allocs_[alloc];
   for (const u32 tensor : out.tensors) {
     BoundTensor& t = out_.tensors_[tensor];
     t.shape[t.rank] = out.copies;
     t.stride[t.rank] = static_cast<i64>(out.bytes / t.item);
     t.rank += 1;
   }
-  return true;
 }
+
+u64 Binder::buffer_bytes(u64 bytes) { return round_up(std::max<u64>(bytes, 1)); }
 
 // The largest shape that the temporary may have.
 bool Binder::shape_temp(u32 tensor, bool alive) {

@@ -60,7 +60,8 @@ class Binder {
   void forget_ranges() { now_ += 1; }
 
   // bind.cpp: loops, sites, accesses
-  bool walk_code();
+  static constexpr i64 kMostMessages = i64{1} << 62;  // of one channel
+  bool walk_code(u32 pc);
   Interval range_of_register(u32 variable) const;
   static Interval row_lengths(const BoundArray& indptr);
   bool bind_axis(Instr instr, u32 level, bool alive);
@@ -83,10 +84,17 @@ class Binder {
   bool make_paged(u32 tensor);
   bool bind_alloc(u32 alloc, bool alive);
   bool shape_temp(u32 tensor, bool alive);
+  void number_buffers(u32 alloc);
+  static u64 buffer_bytes(u64 bytes);
   bool prove_temp(const BoundAccess& a, u32 dim);
   void make_copy_forms();
   void add_copy_dim(u32 access);
   bool make_workspace();
+  // bind_network.cpp
+  bool bind_network();
+  bool bind_channel(u32 channel);
+  bool bind_process(u32 process);
+  bool find_ends();
   bool fail_tensor(u32 tensor, Status status, std::string message);
 
   // bind_sites.cpp: tiles, and what makes tasks of simple nests cheap

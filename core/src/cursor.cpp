@@ -75,6 +75,14 @@ Event Cursor::advance(const BoundPlan& plan, Error* error) {
         }
         pc += 1;
         break;
+      case Op::RECV:
+      case Op::TAKE:
+      case Op::DROP:
+      case Op::ROOM:
+      case Op::SEND:
+      case Op::CLOSE:
+        announced = 1;
+        return Event::Channel;
       case Op::ALLOC:
         event = take_copy(plan, instr.operand1, &quiet, error);
         break;
@@ -232,6 +240,14 @@ Event Cursor::leave_block(const BoundPlan& plan, bool* quiet, Error* error) {
       depth -= 1;
       pc = opener.operand2;
       return Event::GroupClose;
+    case Op::RECV:  // back to it, for the next message
+      *quiet = false;
+      level -= 1;
+      depth -= 1;
+      pc = frame.pc;
+      site = opener.operand1;
+      announced = 1;
+      return Event::Left;
     default:
       break;
   }
@@ -296,7 +312,8 @@ i64 Cursor::end_of_loop(const BoundPlan& plan, u32 wanted) const {
   for (u32 d = 0; d < depth; ++d) {
     const auto op = static_cast<Op>(plan.code()[frames[d].pc].opcode);
     const bool is_loop =
-        op == Op::PARALLEL_FOR || op == Op::FOR_EACH || op == Op::SELECT || op == Op::LOOP_WHILE;
+        op == Op::PARALLEL_FOR || op == Op::FOR_EACH || op == Op::SELECT || op == Op::LOOP_WHILE ||
+        op == Op::RECV;
     if (is_loop && loops++ == wanted) return frames[d].end;
   }
   return 0;

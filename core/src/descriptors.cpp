@@ -6,7 +6,7 @@ namespace ptowsp {
 
 DescriptorWriter::DescriptorWriter(const BoundPlan& plan, const ptowsp_descriptor_cell* cells,
                                    u32 columns)
-    : plan_(plan), cells_(cells), columns_(columns), cursor_(Cursor::at_entry(plan, 0)) {
+    : plan_(plan), cells_(cells), columns_(columns), walk_(plan) {
   find_levels();
   u64 at = 0;
   for (u32 i = 0; i < plan.plan().count(Section::ALLOC); ++i) {
@@ -52,7 +52,7 @@ bool DescriptorWriter::run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt
   constexpr i64 kMostAtOnce = 1 << 16;
   u64 next_poll = kMostAtOnce;
   while (true) {
-    const Event event = cursor_.advance(plan_, error);
+    const Event event = walk_.advance(error);
     if (event == Event::Done) return true;
     if (event == Event::Error) return false;
     if (event == Event::Load) {
@@ -62,19 +62,20 @@ bool DescriptorWriter::run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt
       return false;
     }
     if (event != Event::Task) continue;
-    const u32 opener = cursor_.depth > 0 ? cursor_.frames[cursor_.depth - 1].pc : 0;
-    const bool leaf = cursor_.depth > 0 && plan_.is_leaf(opener, cursor_.site);
-    i64 count = leaf ? std::min(cursor_.leaf_left(), kMostAtOnce) : 1;
-    if (cursor_.task_id < capacity) {
-      count = static_cast<i64>(std::min<u64>(static_cast<u64>(count), capacity - cursor_.task_id));
-      if (!write_rows(out + cursor_.task_id * columns_, count, error)) {
-        blame(out + cursor_.task_id * columns_, count, error);
+    const u32 opener = walk_.cursor().depth > 0 ? walk_.cursor().frames[walk_.cursor().depth - 1].pc : 0;
+    const bool leaf = walk_.cursor().depth > 0 && plan_.is_leaf(opener, walk_.cursor().site);
+    i64 count = leaf ? walk_.most(std::min(walk_.cursor().leaf_left(), kMostAtOnce)) : 1;
+    if (walk_.cursor().task_id < capacity) {
+      count = static_cast<i64>(std::min<u64>(static_cast<u64>(count), capacity - walk_.cursor().task_id));
+      if (!write_rows(out + walk_.cursor().task_id * columns_, count, error)) {
+        blame(out + walk_.cursor().task_id * columns_, count, error);
         return false;
       }
     }
-    if (leaf) cursor_.leaf_skip(count);
-    if (cursor_.next_task < next_poll || interrupt == nullptr) continue;
-    next_poll = cursor_.next_task + kMostAtOnce;
+    if (leaf) walk_.cursor().leaf_skip(count);
+    walk_.made(count);
+    if (walk_.cursor().next_task < next_poll || interrupt == nullptr) continue;
+    next_poll = walk_.cursor().next_task + kMostAtOnce;
     if (interrupt(user) == 0) continue;
     *error = Error::make(Status::INTERRUPTED, "interrupted");
     return false;
@@ -83,11 +84,11 @@ bool DescriptorWriter::run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt
 
 // Which of the tasks it is that has no row.
 void DescriptorWriter::blame(u32* out, i64 count, Error* error) {
-  const u32 level = plan_.sites()[cursor_.site].level;
-  u64 task = cursor_.task_id;
-  for (i64 k = 1; k < count && write_rows(out, 1, error); ++k, ++task) cursor_.vars[level - 1] += 1;
+  const u32 level = plan_.sites()[walk_.cursor().site].level;
+  u64 task = walk_.cursor().task_id;
+  for (i64 k = 1; k < count && write_rows(out, 1, error); ++k, ++task) walk_.cursor().vars[level - 1] += 1;
   if (count > 1) write_rows(out, 1, error);
-  error->at_task(cursor_.site, task, cursor_.vars, level);
+  error->at_task(walk_.cursor().site, task, walk_.cursor().vars, level);
 }
 
 // Where the first of a task's temporaries lies in the workspace.
@@ -95,7 +96,7 @@ u64 DescriptorWriter::workspace_at(const BoundSite& site) const {
   for (u32 p = 0; p < site.num_accesses; ++p) {
     const BoundTensor& t = plan_.tensors()[plan_.access(plan_.site_access(site, p)).tensor];
     if (t.alloc == kNone) continue;
-    const auto copy = static_cast<u64>(cursor_.vars[plan_.copy_variable(t.alloc)]);
+    const auto copy = static_cast<u64>(walk_.cursor().vars[plan_.copy_variable(t.alloc)]);
     return base_[t.alloc] + copy * plan_.alloc(t.alloc).bytes;
   }
   return ~u64{0};
@@ -110,14 +111,14 @@ bool DescriptorWriter::set_line(u32 site, u32 column, Line* line, Error* error) 
       line->value = cell.arg;
       return true;
     case PTOWSP_CELL_LOOP:
-      line->value = cursor_.vars[cell.arg];
+      line->value = walk_.cursor().vars[cell.arg];
       line->step = cell.arg + 1 == s.level ? 1 : 0;
       return true;
     case PTOWSP_CELL_FIELD: {
       const BoundExpr& e = plan_.field(cell.arg);
       line->step = e.affine && s.level > 0 ? e.form->coef[s.level - 1] : 0;
       line->each = !e.affine && levels_[e.node] == s.level;
-      return plan_.eval(e, cursor_.vars, &line->value, error);
+      return plan_.eval(e, walk_.cursor().vars, &line->value, error);
     }
     default: {
       const u64 at = workspace_at(s);
@@ -130,7 +131,7 @@ bool DescriptorWriter::set_line(u32 site, u32 column, Line* line, Error* error) 
 
 bool DescriptorWriter::fits(u32 column, i64 value, Error* error) const {
   if (value >= 0 && value < static_cast<i64>(kAbsent)) return true;
-  const ptowsp_descriptor_cell& cell = this->cell(cursor_.site, column);
+  const ptowsp_descriptor_cell& cell = this->cell(walk_.cursor().site, column);
   std::string name = "the index of loop " + std::to_string(cell.arg);
   if (cell.from == PTOWSP_CELL_FIELD) {
     const Descriptor d = plan_.plan().get<Section::DESCRIPTOR>(cell.arg);
@@ -145,8 +146,8 @@ bool DescriptorWriter::fits(u32 column, i64 value, Error* error) const {
 bool DescriptorWriter::write_rows(u32* out, i64 count, Error* error) {
   Line lines[kMostColumns];
   for (u32 c = 0; c < columns_; ++c) {
-    const u32 from = cell(cursor_.site, c).from;
-    if (!set_line(cursor_.site, c, &lines[c], error)) return false;
+    const u32 from = cell(walk_.cursor().site, c).from;
+    if (!set_line(walk_.cursor().site, c, &lines[c], error)) return false;
     if (from != PTOWSP_CELL_LOOP && from != PTOWSP_CELL_FIELD) continue;
     const i64 last = lines[c].value + lines[c].step * (count - 1);
     if (!fits(c, lines[c].value, error) || !fits(c, last, error)) return false;
@@ -158,17 +159,17 @@ bool DescriptorWriter::write_rows(u32* out, i64 count, Error* error) {
   }
   for (u32 c = 0; c < columns_; ++c) {
     if (!lines[c].each || count == 1) continue;
-    const u32 inner = plan_.sites()[cursor_.site].level - 1;
-    const i64 first = cursor_.vars[inner];
+    const u32 inner = plan_.sites()[walk_.cursor().site].level - 1;
+    const i64 first = walk_.cursor().vars[inner];
     u32* row = out - static_cast<u64>(count) * columns_;
     for (i64 k = 0; k < count; ++k, row += columns_) {
-      cursor_.vars[inner] = first + k;
+      walk_.cursor().vars[inner] = first + k;
       i64 value = 0;
-      const BoundExpr& e = plan_.field(cell(cursor_.site, c).arg);
-      if (!plan_.eval(e, cursor_.vars, &value, error) || !fits(c, value, error)) return false;
+      const BoundExpr& e = plan_.field(cell(walk_.cursor().site, c).arg);
+      if (!plan_.eval(e, walk_.cursor().vars, &value, error) || !fits(c, value, error)) return false;
       row[c] = static_cast<u32>(value);
     }
-    cursor_.vars[inner] = first;
+    walk_.cursor().vars[inner] = first;
   }
   return true;
 }

@@ -26,6 +26,13 @@ Flow::Flow(const BoundPlan& plan, const ScheduleConfig& config, u32 workers, boo
   if (config.window_bytes > 0) bytes_.emplace(plan, config.window_bytes, table_.capacity());
   make_makers(config, workers);
   cursor_->drains = matching_ == Matching::Overlap ? 0 : 1;
+  if (plan.is_network()) {
+    network_.emplace(plan);
+    network_->share_copies();
+    parts_.resize(network_->size());
+    cursor_ = &network_->cursor();
+    make_singly();  // turns are counted in tasks
+  }
   for (const BoundSite& site : plan.sites()) spare_ = std::max(spare_, site.num_afters);
   if (spare_ > 0) awaited_.emplace(plan, &table_);
   if (!tracking_.any_box()) return;
@@ -51,6 +58,20 @@ void Flow::make_makers(const ScheduleConfig& config, u32 workers) {
     maker.end = accesses.data() + accesses.size();
     makers_.push_back(maker);
   }
+}
+
+// Another process has the turn.
+void Flow::switch_process() {
+  Part& old = parts_[part_];
+  part_ = network_->current();
+  Part& now = parts_[part_];
+  old.open.swap(open_);
+  open_.swap(now.open);
+  old.in_leaf = in_leaf_;
+  old.pending = pending_;
+  in_leaf_ = now.in_leaf;
+  pending_ = now.pending;
+  cursor_ = &network_->cursor();
 }
 
 void Flow::set_issuer(Issuer* issuer, u32 streams) {
@@ -95,7 +116,8 @@ std::unique_ptr<FlowMemory> Flow::fitting(std::unique_ptr<FlowMemory> memory, co
     wide = wide || !site.narrow;
   }
   // Each live task may hold one join per phase around it, and one for those that wait for it; open
-  // phases have some more, in each lane.
+  // phases have some more, in each lane and process.
+  for (const BoundProcess& process : plan.processes()) lanes += process.replicas;
   u32 joins = sequential_depth(plan);
   for (const BoundSite& site : plan.sites()) joins += site.num_afters;
   const u32 slots = window * (1 + joins) + kMaxBlocks + lanes * joins;
@@ -120,7 +142,7 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
   u32 depth = 0;
   u32 most = 0;
   std::vector<u8> open;
-  for (u32 pc = plan.plan().get<Section::ENTRY>(0).pc; pc < plan.code().size(); ++pc) {
+  for (u32 pc = 0; pc < plan.code().size(); ++pc) {
     const Instr instr = plan.code()[pc];
     switch (static_cast<Op>(instr.opcode)) {
       case Op::FOR_EACH:
@@ -134,6 +156,7 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
       case Op::COMBINE:
       case Op::COND:
       case Op::ELSE:
+      case Op::RECV:
         open.push_back(0);
         break;
       case Op::END:
@@ -143,8 +166,6 @@ u32 Flow::sequential_depth(const BoundPlan& plan) {
       case Op::TASK:
         pc += instr.operand1;
         break;
-      case Op::HALT:
-        return most;
       default:
         break;
     }

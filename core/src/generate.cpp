@@ -5,8 +5,7 @@
 namespace ptowsp {
 
 Generator::Generator(const BoundPlan& plan)
-    : plan_(plan), cursor_(Cursor::at_entry(plan, 0)), regions_(kMaxTensorArgs) {
-  cursor_.copy = 0;
+    : plan_(plan), walk_(plan), regions_(kMaxTensorArgs) {
   for (const BoundSite& site : plan.sites()) {
     formed_.push_back(has_form(site) ? 1 : 0);
     forms_.push_back(formed_.back() != 0 ? make_form(site) : HashForm{});
@@ -87,10 +86,10 @@ HashSum Generator::sum_at(const BoundSite& site, const HashForm& form) const {
   for (u32 lane = 0; lane < 2; ++lane) {
     u64 total = form.base[lane];
     for (u32 l = 0; l < site.level; ++l) {
-      total += form.coef[lane][l] * static_cast<u64>(cursor_.vars[l]);
+      total += form.coef[lane][l] * static_cast<u64>(walk_.cursor().vars[l]);
     }
     for (u32 r = 0; r < site.num_registers; ++r) {
-      total += form.reg_coef[lane][r] * static_cast<u64>(cursor_.vars[site.registers[r]]);
+      total += form.reg_coef[lane][r] * static_cast<u64>(walk_.cursor().vars[site.registers[r]]);
     }
     sum.lane[lane] = total;
   }
@@ -99,22 +98,22 @@ HashSum Generator::sum_at(const BoundSite& site, const HashForm& form) const {
 
 // One task whose words are affine.
 void Generator::formed_task(const BoundSite& site) {
-  u64* out = line(cursor_.task_id);
-  *out++ = cursor_.site;
-  for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.vars[l]);
+  u64* out = line(walk_.cursor().task_id);
+  *out++ = walk_.cursor().site;
+  for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(walk_.cursor().vars[l]);
   for (u32 p = 0; p < site.num_accesses; ++p) {
     const u32 i = plan_.site_access(site, p);
     *out++ = reinterpret_cast<u64>(plan_.tensors()[plan_.access(i).tensor].data) +
-             static_cast<u64>(plan_.offset(i).at(cursor_.vars));
+             static_cast<u64>(plan_.offset(i).at(walk_.cursor().vars));
   }
-  hash_.add(sum_at(site, forms_[cursor_.site]));
+  hash_.add(sum_at(site, forms_[walk_.cursor().site]));
 }
 
 bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
   constexpr i64 kMostAtOnce = 1 << 16;
   u64 next_poll = kMostAtOnce;
   while (true) {
-    const Event event = cursor_.advance(plan_, error);
+    const Event event = walk_.advance(error);
     if (event == Event::Done) return true;
     if (event == Event::Error) return false;
     if (event == Event::Load) {
@@ -124,18 +123,21 @@ bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
       return false;
     }
     if (event != Event::Task) continue;
-    const BoundSite& site = plan_.sites()[cursor_.site];
-    const u32 opener = cursor_.depth > 0 ? cursor_.frames[cursor_.depth - 1].pc : 0;
-    if (formed_[cursor_.site] != 0 && cursor_.depth > 0 && plan_.is_leaf(opener, cursor_.site)) {
-      leaf_tasks(std::min(cursor_.leaf_left(), kMostAtOnce));
-    } else if (formed_[cursor_.site] != 0) {
+    const BoundSite& site = plan_.sites()[walk_.cursor().site];
+    const u32 opener = walk_.cursor().depth > 0 ? walk_.cursor().frames[walk_.cursor().depth - 1].pc : 0;
+    if (formed_[walk_.cursor().site] != 0 && walk_.cursor().depth > 0 && plan_.is_leaf(opener, walk_.cursor().site)) {
+      leaf_tasks(walk_.most(std::min(walk_.cursor().leaf_left(), kMostAtOnce)));
+    } else if (formed_[walk_.cursor().site] != 0) {
       formed_task(site);
+      walk_.made(1);
     } else if (!one_task(error)) {
-      error->at_task(cursor_.site, cursor_.task_id, cursor_.vars, site.level);
+      error->at_task(walk_.cursor().site, walk_.cursor().task_id, walk_.cursor().vars, site.level);
       return false;
+    } else {
+      walk_.made(1);
     }
-    if (cursor_.next_task < next_poll || interrupt == nullptr) continue;
-    next_poll = cursor_.next_task + kMostAtOnce;
+    if (walk_.cursor().next_task < next_poll || interrupt == nullptr) continue;
+    next_poll = walk_.cursor().next_task + kMostAtOnce;
     if (interrupt(user) == 0) continue;
     *error = Error::make(Status::INTERRUPTED, "interrupted");
     return false;
@@ -143,21 +145,21 @@ bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
 }
 
 bool Generator::one_task(Error* error) {
-  const BoundSite& site = plan_.sites()[cursor_.site];
-  u64* out = line(cursor_.task_id);
-  *out++ = cursor_.site;
-  for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.vars[l]);
-  if (!plan_.regions(cursor_.site, cursor_.task_id, cursor_.vars, regions_.data(), error)) {
+  const BoundSite& site = plan_.sites()[walk_.cursor().site];
+  u64* out = line(walk_.cursor().task_id);
+  *out++ = walk_.cursor().site;
+  for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(walk_.cursor().vars[l]);
+  if (!plan_.regions(walk_.cursor().site, walk_.cursor().task_id, walk_.cursor().vars, regions_.data(), error)) {
     return false;
   }
   for (u32 p = 0; p < site.num_accesses; ++p) *out++ = regions_[p].byte_lo;
-  return plan_.hash_task(cursor_.site, cursor_.vars, regions_.data(), &hash_, error);
+  return plan_.hash_task(walk_.cursor().site, walk_.cursor().vars, regions_.data(), &hash_, error);
 }
 
 // `count` tasks of the leaf loop in which the cursor stands.
 void Generator::leaf_tasks(i64 count) {
-  const BoundSite& site = plan_.sites()[cursor_.site];
-  const HashForm& form = forms_[cursor_.site];
+  const BoundSite& site = plan_.sites()[walk_.cursor().site];
+  const HashForm& form = forms_[walk_.cursor().site];
   const u32 inner = site.level - 1;
   HashSum sum = sum_at(site, form);
   u64 first[kMaxTensorArgs];
@@ -166,10 +168,10 @@ void Generator::leaf_tasks(i64 count) {
     const u32 i = plan_.site_access(site, p);
     const Affine& offset = plan_.offset(i);
     first[p] = reinterpret_cast<u64>(plan_.tensors()[plan_.access(i).tensor].data) +
-               static_cast<u64>(offset.at(cursor_.vars));
+               static_cast<u64>(offset.at(walk_.cursor().vars));
     step[p] = static_cast<u64>(offset.coef[inner]);
   }
-  i64& index = cursor_.vars[inner];
+  i64& index = walk_.cursor().vars[inner];
   for (i64 k = 0; k < count; ++k) {
     if (k > 0) {
       index += 1;
@@ -177,13 +179,14 @@ void Generator::leaf_tasks(i64 count) {
       sum.lane[1] += form.coef[1][inner];
       for (u32 p = 0; p < site.num_accesses; ++p) first[p] += step[p];
     }
-    u64* out = line(cursor_.task_id + static_cast<u64>(k));
-    *out++ = cursor_.site;
-    for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(cursor_.vars[l]);
+    u64* out = line(walk_.cursor().task_id + static_cast<u64>(k));
+    *out++ = walk_.cursor().site;
+    for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(walk_.cursor().vars[l]);
     for (u32 p = 0; p < site.num_accesses; ++p) *out++ = first[p];
     hash_.add(sum);
   }
-  cursor_.leaf_skip(count);
+  walk_.cursor().leaf_skip(count);
+  walk_.made(count);
 }
 
 }  // namespace ptowsp

@@ -62,6 +62,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   if (memory == nullptr) memory = std::move(memory_);
   flow_.emplace(*plan_, config_, workers(), hashed_, std::move(tracking_), std::move(memory));
   flow_->table().set_alone(alone_ || !started_);
+  if (flow_->network() != nullptr) flow_->network()->clear_initial();
   set_forks();
   if (traced_) begin_trace();
   if (config_.issued) {
@@ -208,6 +209,17 @@ TaskHash Run::hash() const {
   return total;
 }
 
+namespace {
+
+void count_channels(const Network::Counters& counted, ptowsp_stats* out) {
+  out->messages = counted.messages;
+  out->channel_empty = counted.empty;
+  out->channel_full = counted.full;
+  out->channel_high = counted.high;
+}
+
+}  // namespace
+
 ptowsp_stats Run::stats() const {
   Lock lock(mutex_);
   if (final_stats_) return *final_stats_;
@@ -229,6 +241,7 @@ ptowsp_stats Run::stats() const {
     out.window_overflows = config_.window_mode == WindowMode::BENCHMARK ? window_stalls_ : 0;
     out.start_released = start_released_;
     out.loads = flow_->loads();
+    if (flow_->network() != nullptr) count_channels(flow_->network()->counters(), &out);
     out.control_waits = control_stall_.count;
     out.control_wait_ns = control_stall_.ns;
     out.workspace_stalls = workspace_stall_.count;
@@ -242,6 +255,7 @@ ptowsp_stats Run::stats() const {
       out.ready_high = counted.ready_high;
     }
   }
+  if (!flow_) count_channels(inline_counters_, &out);
   for (const auto& w : workers_) {
     out.parks += w->parks;
     out.trace_dropped += w->trace == nullptr ? 0 : w->trace->dropped();

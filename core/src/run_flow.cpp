@@ -380,7 +380,8 @@ bool Run::runs_serially() {
   const bool open_order = config_.ready == ReadyPolicy::AUTO &&
                           config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
                           !flow_->has_lanes() && config_.window_bytes == 0 &&
-                          config_.batch_deps == 0 && mode_ == Mode::Flow;
+                          config_.batch_deps == 0 && mode_ == Mode::Flow &&
+                          flow_->network() == nullptr;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;

@@ -10,7 +10,9 @@ void Run::work_inline(u32 worker) {
   Cursor cursor;
   Error error;
   while (!stop_.load(std::memory_order_relaxed) && next_range(&cursor)) {
-    if (run_range(worker, &cursor, &error)) continue;
+    if (plan_->is_network() ? run_network(worker, &error) : run_range(worker, &cursor, &error)) {
+      continue;
+    }
     Lock lock(mutex_);
     fail(std::move(error));
     return;
@@ -47,9 +49,29 @@ bool Run::run_range(u32 worker, Cursor* cursor, Error* error) {
   }
 }
 
-// Runs the task at which the cursor stands, and further ones of the same leaf loop. The number of
+// The same with processes, in the order of their turns.
+bool Run::run_network(u32 worker, Error* error) {
+  Network network(*plan_);
+  network.keep_copies();
+  network.clear_initial();
+  while (true) {
+    const Event event = network.advance(error);
+    inline_counters_ = network.counters();
+    if (event == Event::Done) return true;
+    if (event == Event::Error) return false;
+    Cursor* const cursor = &network.cursor();
+    if (event == Event::Load && !load_here(worker, cursor, error)) return false;
+    if (event != Event::Task) continue;
+    const i64 count = run_here(worker, cursor, error, network.budget());
+    if (count == 0) return false;
+    network.spend(static_cast<u32>(count));
+    if (!pace(worker, static_cast<u64>(count))) return true;
+  }
+}
+
+// Runs the task at which the cursor stands, and up to `most` of the same leaf loop. The number of
 // tasks; 0: one failed.
-i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
+i64 Run::run_here(u32 worker, Cursor* cursor, Error* error, i64 most) {
   Worker& me = *workers_[worker];
   const BoundSite& site = plan_->sites()[cursor->site];
   me.bounds_checked += site.num_checked;
@@ -59,7 +81,7 @@ i64 Run::run_here(u32 worker, Cursor* cursor, Error* error) {
   if (site.checks_afters && !cursor->check_afters(*plan_, error)) return 0;
   const bool many = leaf && !hashed_ && !site.checks_afters;
   if (!many && !traced_) return run_task(worker, *cursor, error) ? 1 : 0;
-  const i64 count = many ? std::min<i64>(cursor->leaf_left(), me.budget) : 1;
+  const i64 count = many ? std::min({cursor->leaf_left(), i64{me.budget}, most}) : 1;
   if (traced_) {
     if (run_traced_leaf(worker, cursor, count, error) != count) return 0;
     if (many) cursor->leaf_skip(count);

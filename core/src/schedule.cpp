@@ -367,8 +367,7 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
 }
 
 bool check_supported(const PlanView& plan, Error* error) {
-  const std::pair<Feature, const char*> missing[] = {{Feature::CHANNEL, "channels"},
-                                                     {Feature::COLLECTIVE, "collectives"},
+  const std::pair<Feature, const char*> missing[] = {{Feature::COLLECTIVE, "collectives"},
                                                      {Feature::MULTI_DOMAIN, "several domains"},
                                                      {Feature::TIER, "tiered kernels"}};
   for (const auto& [feature, name] : missing) {
@@ -393,7 +392,7 @@ bool check_supported(const PlanView& plan, Error* error) {
   }
   for (u32 i = 0; i < plan.count(Section::STORAGE); ++i) {
     const auto found = static_cast<StorageClass>(plan.get<Section::STORAGE>(i).storage_class);
-    if (found != StorageClass::WORKSPACE && found != StorageClass::CHANNEL) continue;
+    if (found != StorageClass::WORKSPACE) continue;
     return refuse(error, Status::UNSUPPORTED, "cpu_sim does not make workspaces of tiers");
   }
   for (u32 pc = 0; pc < plan.count(Section::CODE); ++pc) {

@@ -218,6 +218,7 @@ bool validate(const void* data, std::size_t size, PlanView* view, PlanFault* fau
     check::check_exprs(c);
     check::check_data(c);
     check::check_kernels(c);
+    check::check_network(c);
     check::check_code(c);
     check::check_sites(c);
     check::check_schedule(c);

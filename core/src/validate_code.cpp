@@ -58,7 +58,10 @@ class CodeChecker {
         axis_used_(c.count(Section::AXIS), false),
         live_(c.count(Section::ALLOC), kNone),
         produced_by_(c.count(Section::CHANNEL), kNone),
-        consumed_by_(c.count(Section::CHANNEL), kNone) {}
+        consumed_by_(c.count(Section::CHANNEL), kNone),
+        of_channel_(c.count(Section::ALLOC), false) {
+    for (u32 i = 0; i < c.count(Section::CHANNEL); ++i) of_channel_[buffer_of(i)] = true;
+  }
 
   void check() {
     if (c_.count(Section::ENTRY) == 0)
@@ -208,6 +211,7 @@ class CodeChecker {
     const bool has_axis = find_op(instr_.opcode)->operand1 == Operand::Axis;
     if (has_axis || op == Op::RECV) open_loop(op);
     blocks_[++depth_] = opened;
+    if (op == Op::RECV) hold(buffer_of(instr_.operand1));  // until the block ends
     ++pc_;
     if (op == Op::COND || op == Op::LOOP_WHILE) condition();
   }
@@ -269,12 +273,25 @@ class CodeChecker {
       case Op::SLOT_LOAD:
         slot_load();
         break;
+      case Op::ROOM:
+        check_channel(produced_by_, "produce");
+        hold(buffer_of(instr_.operand1));
+        break;
       case Op::SEND:
         check_channel(produced_by_, "produce");
         check_send();
+        let_go(buffer_of(instr_.operand1), "ROOM");
         break;
       case Op::CLOSE:
         check_channel(produced_by_, "produce");
+        break;
+      case Op::TAKE:
+        check_channel(consumed_by_, "consume");
+        hold(buffer_of(instr_.operand1));
+        break;
+      case Op::DROP:
+        check_channel(consumed_by_, "consume");
+        let_go(buffer_of(instr_.operand1), "TAKE");
         break;
       case Op::ALLOC:
         alloc();
@@ -439,15 +456,31 @@ class CodeChecker {
     if (c_.get<Section::ALLOC>(index).level != nest_.count)
       fail("ALLOC does not stand at the level of its record");
     if (live_[index] != kNone) fail("ALLOC takes a buffer that is already there");
+    if (of_channel_[index]) fail("ALLOC takes a buffer of a channel");
     if ((c_.allocs[index].lets & ~lets_) != 0) fail("ALLOC reads a let that has no value there");
     live_[index] = depth_;
     allocs_.push_back(index);
   }
 
   // In the block of its ALLOC only: elsewhere it could run twice, or not at all.
-  void free() {
-    if (live_[instr_.operand1] != depth_) fail("FREE does not stand in the block of its ALLOC");
-    live_[instr_.operand1] = kNone;
+  void free() { let_go(instr_.operand1, "ALLOC"); }
+
+  void let_go(u32 alloc, const char* opener) {
+    if (live_[alloc] != depth_) {
+      fail(name_ + " does not stand in the block of its " + opener);
+    }
+    live_[alloc] = kNone;
+  }
+
+  // The buffers of a channel; a process has one of them at a time.
+  u32 buffer_of(u32 channel) const {
+    const u32 element = c_.get<Section::CHANNEL>(channel).element;
+    return c_.get<Section::STORAGE>(c_.get<Section::TENSOR>(element).storage).alloc;
+  }
+  void hold(u32 alloc) {
+    if (live_[alloc] != kNone) fail(name_ + " takes a second buffer of the channel");
+    live_[alloc] = depth_;
+    allocs_.push_back(alloc);
   }
 
   void close_allocs(std::size_t keep) {
@@ -477,6 +510,7 @@ class CodeChecker {
   std::vector<u32> allocs_;       // allocs of the open blocks, in order
   std::vector<u32> produced_by_;  // entry whose process may send to a channel
   std::vector<u32> consumed_by_;
+  std::vector<bool> of_channel_;  // by alloc
   Block blocks_[kMaxBlocks + 1];  // 0: the entry itself
   u32 depth_ = 0;
   Nest nest_;

@@ -149,8 +149,9 @@ void check_records(Context& c);   // every field of every record by its meaning 
 void check_exprs(Context& c);     // EXPR and SCHEDULE_EXPR
 void check_data(Context& c);      // SYMBOL, ALLOC, STORAGE, TENSOR, MESH, LAYOUT, ACCESS
 void check_kernels(Context& c);   // KERNEL, PARAM, TIER_SET, KERNEL_BODY
+void check_network(Context& c);   // CHANNEL and PROCESS
 void check_code(Context& c);      // CODE and ENTRY, and with them AXIS and SITE
-void check_sites(Context& c);     // AFTER, DEPS, PLACE, DESCRIPTOR, CHANNEL, PROCESS
+void check_sites(Context& c);     // AFTER, DEPS, PLACE, DESCRIPTOR
 void check_schedule(Context& c);  // SCHEDULE, DEBUG_LINE
 void check_features(Context& c);  // the header's feature bits
 

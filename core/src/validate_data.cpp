@@ -266,7 +266,8 @@ class TensorChecker {
     // A temporary's shape is read where its ALLOC stands.
     const u32 level = temp ? c_.get<Section::ALLOC>(storage_.alloc).level : 0;
     const Scope scope{.loops = level, .lets = temp ? ~u64{0} : 0, .slots = temp};
-    if (temp && t_.rank >= kMaxRank) fail(offsetof(Tensor, rank), "has too many dimensions");
+    const bool copied = temp || is_class(StorageClass::CHANNEL);
+    if (copied && t_.rank >= kMaxRank) fail(offsetof(Tensor, rank), "has too many dimensions");
     for (u32 i = t_.dims; i < t_.dims + t_.rank; ++i) {
       const Dim d = c_.get<Section::DIM>(i);
       const u64 shape_at = c_.at(Section::DIM, i, offsetof(Dim, shape));

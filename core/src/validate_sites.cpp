@@ -1,4 +1,4 @@
-// Records that speak about sites, channels and processes; the schedule; debug lines; feature bits.
+// Records that speak about sites; the schedule; debug lines; feature bits.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -137,49 +137,6 @@ void check_descriptors(const Context& c) {
   }
 }
 
-// --- channels and processes ---
-
-void check_channels(const Context& c) {
-  check_unique<Section::CHANNEL>(c, "channels");
-  for (u32 i = 0; i < c.count(Section::CHANNEL); ++i) {
-    const Channel ch = c.get<Section::CHANNEL>(i);
-    const auto at = [&](std::size_t field) { return c.at(Section::CHANNEL, i, field); };
-    const Tensor t = c.get<Section::TENSOR>(ch.element);
-    if (!is(c.get<Section::STORAGE>(t.storage).storage_class, StorageClass::CHANNEL)) {
-      Context::fail(at(offsetof(Channel, element)),
-                    "Channel.element is not a tensor of class CHANNEL");
-    }
-    c.use(ch.depth, ScalarType::I64, Scope{}, at(offsetof(Channel, depth)), "Channel.depth");
-    if (ch.rate_in != kNone) {
-      c.use(ch.rate_in, ScalarType::I64, Scope{}, at(offsetof(Channel, rate_in)),
-            "Channel.rate_in");
-    }
-    if (ch.rate_out != kNone) {
-      c.use(ch.rate_out, ScalarType::I64, Scope{}, at(offsetof(Channel, rate_out)),
-            "Channel.rate_out");
-    }
-  }
-}
-
-void check_processes(const Context& c) {
-  check_unique<Section::PROCESS>(c, "processes");
-  for (u32 i = 0; i < c.count(Section::PROCESS); ++i) {
-    const Process p = c.get<Section::PROCESS>(i);
-    if (c.get<Section::ENTRY>(p.entry).process != i) {
-      Context::fail(c.at(Section::PROCESS, i, offsetof(Process, entry)),
-                    "the process's entry belongs to another process, or to none");
-    }
-    c.use(p.replicas, ScalarType::I64, Scope{},
-          c.at(Section::PROCESS, i, offsetof(Process, replicas)), "Process.replicas");
-  }
-  for (u32 i = 0; i < c.count(Section::ENTRY); ++i) {
-    const u32 process = c.get<Section::ENTRY>(i).process;
-    if (process == kNone || c.get<Section::PROCESS>(process).entry == i) continue;
-    Context::fail(c.at(Section::ENTRY, i, offsetof(Entry, process)),
-                  "the entry's process begins at another entry");
-  }
-}
-
 // --- schedule and debug ---
 
 void check_arg(const Context& c, u32 i) {
@@ -296,8 +253,6 @@ void check_sites(Context& c) {
   check_deps(c);
   check_places(c);
   check_descriptors(c);
-  check_channels(c);
-  check_processes(c);
 }
 
 void check_schedule(Context& c) {

@@ -156,7 +156,9 @@ void check_access_use(const Context& c, u32 access, const Scope& scope,
   }
   const Tensor t = c.get<Section::TENSOR>(c.get<Section::ACCESS>(access).tensor);
   const Storage s = c.get<Section::STORAGE>(t.storage);
-  if (is(s.storage_class, StorageClass::TEMP) && live[s.alloc] == kNone) {
+  const bool has_scope =
+      is(s.storage_class, StorageClass::TEMP) || is(s.storage_class, StorageClass::CHANNEL);
+  if (has_scope && live[s.alloc] == kNone) {
     Context::fail(offset, "the region lies in a temporary that no ALLOC has made there");
   }
 }

@@ -53,6 +53,8 @@ class Code(Enum):
     SPACE = "PTO132", "a space, an axis or a generator that cannot be"
     TIERS = "PTO133", "tiers that are no chain of kernels"
     GRAPH = "PTO134", "a stage or a dependence that a graph does not have"
+    CHANNEL = "PTO135", "a channel that is declared or used in a way that it has not"
+    PROCESS = "PTO136", "a process or a network that cannot be"
     ARRAY_CHANGED = "PTO140", "an array that changed after its values were traced"
 
     KERNEL_FUNCTION = "PTO201", "a function that cannot be a kernel"
@@ -94,6 +96,7 @@ class Code(Enum):
     DIRECTIVE_NOT_ENFORCED = "PTO321", "a directive that the target cannot enforce"
     DIRECTIVES_CONTRADICT = "PTO322", "directives that contradict each other"
     ORDER_NOT_PROVED = "PTO323", "iterations that may not be generated in another order"
+    NETWORK_STUCK = "PTO324", "a network that can never come to its end"
     TASKS_DEPEND_ON_DATA = "PTO330", "tasks that are known only while the program runs"
 
     UNKNOWN_NAME = "PTO401", "a name that the program does not bind"
@@ -119,6 +122,9 @@ class Code(Enum):
     RUN_TASK = "PTO510", "run_task of a task that is not there"
     TASK_TOO_LARGE = "PTO511", "a task that writes more than the task window holds"
     RECORDING = "PTO512", "a recording that is damaged or of another run"
+    CHANNEL_CLOSED = "PTO513", "a message from a channel that is closed"
+    CHANNEL_FULL = "PTO514", "a channel without room"
+    CHANNEL_GAP = "PTO515", "replicas that do not send alike"
     RACE = "PTO520", "tasks that conflict and that nothing orders"
     DECLARATION = "PTO521", "a kernel that does more than its parameters say"
     VERIFY = "PTO522", "a run that cannot be verified"

@@ -222,6 +222,25 @@ struct BoundLoop {
   bool forks = false;     // the schedule has several iterations generated at a time
 };
 
+// A queue between processes; see Network.
+struct BoundChannel {
+  u32 element = 0;  // TENSOR
+  u32 alloc = 0;
+  u32 depth = 0;  // 0: a message is passed on only to somebody who waits
+  u32 buffers = 1;
+  u32 initial = 0;           // messages that are there at the start
+  u32 latency = 0;           // cycles, on a virtual clock
+  u32 producer = kNone;      // in BoundPlan::processes
+  u32 consumer = kNone;
+};
+
+struct BoundProcess {
+  u32 entry = 0;
+  u32 record = kNone;  // PROCESS; none of main
+  u32 replicas = 1;
+  bool replicated = false;  // its code is one loop, of which each replica has an iteration
+};
+
 // What a plan was bound to; see rebind.cpp.
 struct BoundTo {
   bool known = false;  // false: rebind() refuses everything
@@ -269,6 +288,10 @@ class BoundPlan {
   }
   const BoundDim& dim(u32 i) const { return dims_[i]; }
   u32 num_storages() const { return num_storages_; }
+  // By CHANNEL; the processes are none if there are none but main.
+  const std::vector<BoundChannel>& channels() const { return channels_; }
+  const std::vector<BoundProcess>& processes() const { return processes_; }
+  bool is_network() const { return !processes_.empty(); }
 
   // The parallel loop that is the whole program, if its iterations are proved independent; else
   // kNone.
@@ -412,6 +435,8 @@ class BoundPlan {
   u32 independent_axis_ = kNone;
   u32 first_copy_ = kMaxVars;
   std::vector<BoundAlloc> allocs_;  // by ALLOC
+  std::vector<BoundChannel> channels_;
+  std::vector<BoundProcess> processes_;
   std::shared_ptr<Workspace> workspace_;
   u64 accesses_checked_ = 0;
   u64 accesses_proved_ = 0;

@@ -19,6 +19,9 @@ enum class Event : u8 {
   Load,        // control waits for data: Cursor::site says which; go on with loaded()
   Drain,       // copies of a temporary begin anew: set `drained` when all tasks have ended
   Fork,        // a loop of which several iterations are to be generated at a time begins
+  Channel,     // a channel's instruction, at Cursor::pc; see Network
+  Left,        // the body of a RECV ends; Cursor::site is the channel
+  Switch,      // of a Network: another cursor has the turn
   Done,        // no more events
   Error        // an expression failed; the cursor must not be advanced further
 };
@@ -77,6 +80,19 @@ struct Cursor {
 
   // Behind a Task event: false, with an error, if the task waits for one that comes later.
   bool check_afters(const BoundPlan& plan, Error* error) const;
+
+  // Behind a Channel event: what it asks for is done.
+  void pass() { pass_to(pc + 1); }
+  void pass_to(u32 next) {
+    pc = next;
+    announced = 0;
+  }
+  // Behind a Channel event at a RECV: into its body, with this message.
+  void enter_message(i64 number) {
+    frames[depth++] = CursorFrame{pc, 0, number, number + 1};
+    vars[level++] = number;
+    pass();
+  }
 
   // The value that the Load event asked for.
   void loaded(const BoundPlan& plan, i64 value) {

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "ptowsp/cursor.h"
+#include "ptowsp/network.h"
 
 namespace ptowsp {
 
@@ -25,7 +25,7 @@ class DescriptorWriter {
   // Writes the rows of the first `capacity` tasks, in program order, and counts all of them.
   bool run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt, void* user, Error* error);
 
-  u64 tasks() const { return cursor_.next_task; }
+  u64 tasks() const { return walk_.cursor().next_task; }
 
  private:
   // A column while a run of rows is written.
@@ -48,7 +48,7 @@ class DescriptorWriter {
   const BoundPlan& plan_;
   const ptowsp_descriptor_cell* cells_;
   const u32 columns_;
-  Cursor cursor_;
+  Walk walk_;
   std::vector<u32> levels_;  // by EXPR: 1 + the innermost loop that it reads
   std::vector<u64> base_;    // by ALLOC: where its first copy lies
 };

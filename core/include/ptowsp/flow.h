@@ -16,6 +16,7 @@
 #include "ptowsp/cursor.h"
 #include "ptowsp/deque.h"
 #include "ptowsp/issuer.h"
+#include "ptowsp/network.h"
 #include "ptowsp/schedule.h"
 #include "ptowsp/task_table.h"
 #include "ptowsp/tensor_map.h"
@@ -171,6 +172,9 @@ class Flow {
     return Made::Some;
   }
 
+  // Null unless the plan has processes.
+  const Network* network() const { return network_ ? &*network_ : nullptr; }
+
   // For tasks that run where they are generated, without records.
   Cursor& cursor() { return *cursor_; }
   bool take_pending() {
@@ -198,7 +202,7 @@ class Flow {
   std::string generation_report(Made last) const;
 
   u32 live() const { return live_; }
-  u64 made() const { return lanes_.empty() ? main_.next_task - (pending_ ? 1 : 0) : submitted_; }
+  u64 made() const { return lanes_.empty() ? cursor_->next_task - (pending_ ? 1 : 0) : submitted_; }
   // The number of a slot's first task in the order of generation.
   u64 seq(u32 slot) const { return lanes_.empty() ? table_[slot].task_id : seqs_[slot]; }
   // Before anything is made: where several iterations of a loop are generated at a time.
@@ -271,8 +275,12 @@ class Flow {
   template <class Ready, class Freed>
   Made make_some(u32* most, Ready ready, Freed freed, Error* error) {
     while (*most > 0) {
-      if (!pending_ && !(in_leaf_ && cursor_->leaf_next())) {
-        const Event event = cursor_->advance(plan_, error);
+      if (!pending_ && !(in_leaf_ && has_turn() && cursor_->leaf_next())) {
+        const Event event = network_ ? network_->advance(error) : cursor_->advance(plan_, error);
+        if (event == Event::Switch) {
+          switch_process();
+          continue;
+        }
         if (event == Event::Done) return Made::Done;
         if (event == Event::Error) return Made::Failed;
         if (event == Event::Fork) return Made::Forks;
@@ -299,17 +307,24 @@ class Flow {
       if (bytes_ && !bytes_->fits(written())) return too_large(error) ? Made::Failed : Made::Full;
       if (maker.needs_regions) bounds_checked_ += maker.site->num_checked;
       if (hashed_ && !hash_task(error)) return Made::Failed;
+      u32 made = 1;
       if (in_leaf_ && maker.moves) {
-        *most -= make_leaf(maker, *most, ready, error);
+        const u32 turn = network_ ? std::min(*most, network_->budget()) : *most;
+        made = make_leaf(maker, turn, ready, error);
         if (issuer_ != nullptr && !error->ok()) return Made::Failed;
-      } else {
-        if (!make_one(maker, ready, freed, error)) return Made::Failed;
-        *most -= 1;
+      } else if (!make_one(maker, ready, freed, error)) {
+        return Made::Failed;
       }
+      *most -= made;
+      if (network_) network_->spend(made);
       pending_ = false;
     }
     return Made::Some;
   }
+
+  // Whether the process at work may make another task before the next one has its turn.
+  bool has_turn() const { return !network_ || network_->budget() > 0; }
+  void switch_process();
 
   // flow_lanes.cpp
   void begin_fork();
@@ -552,6 +567,15 @@ class Flow {
   u64 map_high_ = 0;
   u64 bounds_checked_ = 0;
   u64 loads_ = 0;
+  // Where the plan has processes; of those that are not at work, what belongs to their cursors:
+  struct Part {
+    std::vector<Phase> open;
+    bool in_leaf = false;
+    bool pending = false;
+  };
+  std::optional<Network> network_;
+  std::vector<Part> parts_;  // by cursor
+  u32 part_ = 0;             // at work
   // Where a loop's iterations are generated several at a time:
   std::vector<Lane> lanes_;
   std::vector<LoopOrder> orders_;

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "ptowsp/cursor.h"
+#include "ptowsp/network.h"
 
 namespace ptowsp {
 
@@ -18,7 +18,7 @@ class Generator {
   // Generates everything. False: `error` says why not. `interrupt` may be null.
   bool run(ptowsp_interrupt_fn interrupt, void* user, Error* error);
 
-  u64 tasks() const { return cursor_.next_task; }
+  u64 tasks() const { return walk_.cursor().next_task; }
   const TaskHash& hash() const { return hash_; }
 
  private:
@@ -42,7 +42,7 @@ class Generator {
   u64* line(u64 task) { return &ring_[(task % kLines) * line_words_]; }
 
   const BoundPlan& plan_;
-  Cursor cursor_;
+  Walk walk_;
   TaskHash hash_;
   std::vector<u8> formed_;       // by SITE: its form below is meaningful
   std::vector<HashForm> forms_;  // by SITE

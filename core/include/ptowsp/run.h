@@ -163,7 +163,8 @@ class Run {
   void work_inline(u32 worker);
   bool next_range(Cursor* cursor);
   bool run_range(u32 worker, Cursor* cursor, Error* error);
-  i64 run_here(u32 worker, Cursor* cursor, Error* error);
+  bool run_network(u32 worker, Error* error);
+  i64 run_here(u32 worker, Cursor* cursor, Error* error, i64 most = INT64_MAX);
   bool load_here(u32 worker, Cursor* cursor, Error* error);
   bool hash_here(u32 worker, const Cursor& cursor, Error* error);
   bool run_task(u32 worker, const Cursor& cursor, Error* error);
@@ -339,6 +340,7 @@ class Run {
   std::atomic<bool> started_{true};                    // Flow: the start policy has let go
   std::atomic<bool> crew_called_{false};
   std::optional<Flow> flow_;
+  Network::Counters inline_counters_;  // Inline: of channels
   std::optional<Issuer> issuer_;       // where the schedule says more than an order
   std::atomic<u32> leader_{kNone};     // Issuer: the worker for which others have stepped back
   std::optional<Controller> control_;  // where something else decides

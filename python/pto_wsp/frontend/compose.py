@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pto_wsp import ir
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ExecutionError
 from pto_wsp.frontend.captures import Captured
 from pto_wsp.frontend.declarations import Declarations, Default, KernelNames
@@ -38,8 +39,27 @@ class Traced:
 
 
 def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
-    """One module of several: equal names become one declaration, equal kernels one kernel. Loop
-    variables need no renaming, since no loop of one part is inside a loop of another."""
+    """One module of several, without order between them or one after the other."""
+    for part in parts:
+        if part.module.body and isinstance(part.module.body[-1], ir.Network):
+            raise CompileError(
+                Code.PROCESS,
+                f"{form}(...) of a network",
+                loc=loc,
+                why="the processes of a program stand beside each other, from its start to its end",
+                fix="put the other work into a process: connect([..., process(...).body(work)], ...)",
+            )
+    merged, bodies = merge_parts(parts, loc)
+    stmt = ir.Combine(bodies, loc) if form == "combine" else ir.Sequential(bodies, loc)
+    return replace(merged, module=replace(merged.module, name=form, body=(stmt,)))
+
+
+def merge_parts(
+    parts: Sequence[Traced], loc: SrcLoc | None
+) -> tuple[Traced, tuple[ir.Body, ...]]:
+    """What several modules declare as one, and their bodies: equal names become one declaration,
+    equal kernels one kernel. Loop variables need no renaming, since no loop of one part is inside a
+    loop of another."""
     declared, kernels = Declarations(), KernelNames[Kernel]()
     bodies: list[ir.Body] = []
     for part in parts:
@@ -58,17 +78,15 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
         }
         temps = {t.name for t in part.module.tensors if t.kind is ir.TensorKind.TEMP}
         bodies.append(_renamed(part.module.body, renamed, temps, suffix))
-    children = tuple(bodies)
-    stmt = ir.Combine(children, loc) if form == "combine" else ir.Sequential(children, loc)
     module = ir.Module(
-        form,
+        "",
         tuple(declared.symbols.values()),
         tuple(declared.tensors.values()),
         tuple(kernels.decls.values()),
-        (stmt,),
+        (),
     )
     captured = tuple(each for part in parts for each in part.captured)
-    return Traced(module, kernels.owners, declared.defaults, captured)
+    return Traced(module, kernels.owners, declared.defaults, captured), tuple(bodies)
 
 
 def _renamed(body: ir.Body, kernels: Mapping[str, str], temps: set[str], suffix: str) -> ir.Body:

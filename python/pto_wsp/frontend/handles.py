@@ -63,6 +63,10 @@ class Handle(CallResult):
             fix="pass it on: k2[i](..., after=h)",
         )
 
+    @property
+    def label(self) -> str:
+        return self._label
+
     def wait(self) -> ir.After:
         """For a call that waits for these tasks."""
         if current("after=") is not self._tracer:

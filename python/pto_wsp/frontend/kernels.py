@@ -94,11 +94,16 @@ class Kernel(BodyMethods):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         fields: Mapping[str, SymInt] | None = None,
+        waited: tuple[ir.After, ...] = (),
     ) -> Handle:
         """Trace one call. `after=` names calls whose tasks it waits for; `fields` are those of its
-        descriptor."""
-        waited = () if self._has("after") else waits(kwargs.pop("after", None))
+        descriptor. `waited` is what an `after=` of before has been made of."""
+        if not self._has("after"):
+            waited = (*waited, *waits(kwargs.pop("after", None)))
         tracer = current(f"a call of kernel {self.name}")
+        message = self._left_out(args, kwargs)
+        if message is not None:
+            return Unsent(self, tracer, message, indices, args, kwargs, waited)
         values = self._bind(args, kwargs)
         place = tracer.place()
         decls: list[ir.AnyParam] = []
@@ -114,6 +119,7 @@ class Kernel(BodyMethods):
                     region = self._region(tracer, param.name, value)
                     decls.append(self._tensor_decl(param, region))
                     arguments.append(region.lower(place))
+        waited = (*waited, *tracer.gates())
         name = tracer.kernels.name_of(self, self.decl(tuple(decls)))
         identity = tuple(lower(index) for index in indices)
         label = tracer.new_label(self.name)
@@ -121,6 +127,23 @@ class Kernel(BodyMethods):
         described = tuple((name, lower(value)) for name, value in (fields or {}).items())
         tracer.emit(ir.Call(name, identity, tuple(arguments), loc, label, waited, described))
         return Handle(tracer, label, tuple(loop.scope for loop in tracer.loops))
+
+    def _left_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """The parameter that is left for a message: the only one without a value, if it is an
+        Out."""
+        given = {param.name for param in self.params[: len(args)]} | kwargs.keys()
+        left = [
+            param
+            for param in self.params
+            if param.name not in given
+            and (isinstance(param, TensorParam) or param.default is None)
+        ]
+        is_out = len(left) == 1 and isinstance(left[0], TensorParam) and left[0].mode is ir.Mode.OUT
+        return left[0].name if is_out and len(args) <= len(self.params) else None
+
+    def misses(self, name: str) -> TypeCheckError:
+        """The error of a call without that parameter."""
+        return self._misfit(f"no {name}", "it has no default")
 
     def _has(self, name: str) -> bool:
         return any(param.name == name for param in self.params)
@@ -234,7 +257,7 @@ class Kernel(BodyMethods):
                 given.setdefault(param.name, param.default)
         missing = [name for name in names if name not in given]
         if missing:
-            raise self._misfit(f"no {', '.join(missing)}", "it has no default")
+            raise self.misses(", ".join(missing))
         return [given[name] for name in names]
 
     def _region(self, tracer: Tracer, param: str, value: object) -> Region:
@@ -267,6 +290,45 @@ class Kernel(BodyMethods):
             why=why,
             fix=f"the parameters are ({', '.join(param.name for param in self.params)})",
         )
+
+
+class Unsent(Handle):
+    """A call that leaves its one Out parameter to the message that `send` makes of it."""
+
+    __slots__ = ("_args", "_call_indices", "_kernel", "_kwargs", "_message", "_pending", "_waited")
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        tracer: Tracer,
+        message: str,
+        indices: tuple[SymInt, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        waited: tuple[ir.After, ...],
+    ) -> None:
+        super().__init__(tracer, kernel.name, ())
+        fix = f"send it: send(channel, {kernel.name}[...](...))"
+        error = kernel.misses(message)
+        self._pending = tracer.expect_use(f"{kernel.name}[...](...)", fix, error)
+        self._kernel = kernel
+        self._message = message
+        self._call_indices = indices
+        self._args = args
+        self._kwargs = kwargs
+        self._waited = waited
+
+    def __getitem__(self, index: Any) -> Handle:
+        raise self._kernel.misses(self._message)
+
+    def wait(self) -> ir.After:
+        raise self._kernel.misses(self._message)
+
+    def complete(self, message: Tensor) -> Handle:
+        """The call with the message in its place."""
+        self._pending.used = True
+        kwargs = {**self._kwargs, self._message: message}
+        return self._kernel.call(self._call_indices, self._args, kwargs, waited=self._waited)
 
 
 class IndexedKernel:

@@ -13,6 +13,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
 from pto_wsp.frontend.axis_params import AxisParam, LoopAxis, extent_of, row_loops, tile_size
+from pto_wsp.frontend.channels import Pipe, pipe
 from pto_wsp.frontend.conditions import Branch, otherwise, when
 from pto_wsp.frontend.nests import Nest, Variables, new_variable
 from pto_wsp.frontend.scalar_expr import (
@@ -131,7 +132,7 @@ class AxisNest(Nest[Variables]):
         """A loop over an expression; an array element at a loop variable is ragged."""
         expr = lower(extent)
         match expr:
-            case ir.ArrayLoad(array, ir.LoopVar(parent), None):
+            case ir.ArrayLoad(array, ir.LoopVar(parent), None) if self._has_axis(parent):
                 loop = self._loop(name, array, ir.AxisKind.RAGGED, expr)
                 return replace(loop, lengths=array, parent=parent)
             case ir.Const(value):
@@ -140,6 +141,11 @@ class AxisNest(Nest[Variables]):
                 return self._loop(name, array, ir.AxisKind.EXPR, expr)
             case _:
                 return self._loop(name, None, ir.AxisKind.EXPR, expr)
+
+    def _has_axis(self, var: str) -> bool:
+        """False for the numbers of messages, which run over no axis."""
+        heads = [loop.head for loop in self.tracer.loops if loop.var == var]
+        return not isinstance(heads[-1], ir.Consume)
 
     def _loop(
         self, name: str | None, axis: str | None, kind: ir.AxisKind, extent: ir.Expr
@@ -240,6 +246,11 @@ class LoopForms:
     def otherwise(self) -> Branch:
         """`with P.otherwise():` directly behind a P.when, for when it does not hold."""
         return otherwise()
+
+    def pipe(self) -> Pipe:
+        """`with P.pipe():` each statement of its body is a process, which goes on by itself and
+        hears from others through channels."""
+        return pipe()
 
 
 P = LoopForms()

@@ -376,6 +376,43 @@ class Temporary(Tensor):
         return self._shape
 
 
+class Message(Tensor):
+    """A message of a channel, as a process has it: a tile in one of the channel's buffers."""
+
+    __slots__ = ("position", "scope")
+
+    kind = ir.TensorKind.CHANNEL
+
+    def __init__(
+        self, name: str, shape: tuple[int, ...], dtype: DType, scope: context.Scope
+    ) -> None:
+        self.name = name
+        self.loc = scope.loc
+        self.dtype = dtype
+        self.location = Location.Global
+        self._array = self.layout = self.origin = None
+        self._shape = shape
+        self.scope = scope
+        self.position: SymInt | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return self._shape
+
+    @property
+    def number(self) -> SymInt:
+        """How many messages came before it in its channel."""
+        if self.position is not None:
+            return self.position
+        raise CompileError(
+            Code.CHANNEL,
+            "the number of a message that receive(...) gave",
+            loc=srcloc.here(),
+            why="only consume(...) counts messages",
+            fix="count with the loop around: for i in P.seq(n): t = receive(ch)",
+        )
+
+
 def _declared(shape: object, dtype: object) -> tuple[tuple[int, ...], DType]:
     if not isinstance(shape, list | tuple) or dtype is None:
         raise _bad(

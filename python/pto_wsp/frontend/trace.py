@@ -16,7 +16,7 @@ from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.declarations import Declarations, KernelNames
 from pto_wsp.frontend.names import variable_of
 from pto_wsp.frontend.scalar_expr import SymInt, atom, lower
-from pto_wsp.frontend.tensor import Temporary, Tensor
+from pto_wsp.frontend.tensor import Message, Temporary, Tensor
 from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class OpenBlock:
     # Values that were read here: hidden slots by name, with the scopes in which they may be used.
     loads: dict[str, Scope] = field(default_factory=dict[str, Scope])
     slots: set[str] = field(default_factory=set[str])  # set here for the first time
+    gates: list[str] = field(default_factory=list[str])  # calls that all behind them wait for
     chain: Chain | None = None  # the last P.when of this body
 
     def close(self) -> None:
@@ -81,7 +82,7 @@ class OpenBlock:
 class OpenLoop(OpenBlock):
     """A P loop whose body is being traced."""
 
-    head: ir.Loop | ir.While | None = None  # without its body
+    head: ir.Loop | ir.While | ir.Consume | None = None  # without its body
     axis: object = None  # the user's axis object, to which ragged and sparse axes refer
 
     @property
@@ -106,6 +107,7 @@ class Pending:
     fix: str
     loc: SrcLoc | None
     used: bool = False
+    error: CompileError | None = None  # raised in place of the usual one
 
 
 class Tracer:
@@ -123,6 +125,8 @@ class Tracer:
         self.used_labels: set[str] = set()  # those that other calls wait for
         self._tensor_names: dict[int, tuple[Tensor, str]] = {}
         self._parts: dict[str, tuple[Tensor, Tensor]] = {}  # of paged tensors
+        self._channels: dict[int, tuple[object, str]] = {}
+        self._processes: list[ir.Process] = []
         self._pending: list[Pending] = []
         self._left_early: CompileError | None = None
 
@@ -189,6 +193,43 @@ class Tracer:
         self.emit(ir.Alloc(name, shape, tensor.loc))
         return self.block.scope
 
+    # --- channels and processes ---
+
+    def channel_name(self, channel: Any, declare: Callable[[str], ir.TensorDecl]) -> str:
+        """Declare a channel under its name, or that of the variable that holds it."""
+        self.check()
+        known = self._channels.get(id(channel))
+        if known is not None:
+            return known[1]
+        name = channel.name or variable_of(channel, self._code) or self.new_name("channel")
+        self.declared.add_tensor(declare(name), None, srcloc.here())
+        self._channels[id(channel)] = (channel, name)
+        return name
+
+    def hold(self, message: Message) -> None:
+        """A message is there, under the name of its channel."""
+        self._tensor_names[id(message)] = (message, message.name or "")
+
+    def earlier_calls(self) -> tuple[ir.After, ...]:
+        """All calls so far in the innermost body."""
+        labels = [stmt.label for stmt in ir.walk(tuple(self.block.body)) if isinstance(stmt, ir.Call)]
+        return self._waits([label for label in labels if label is not None])
+
+    def gates(self) -> tuple[ir.After, ...]:
+        """What every call at this place waits for."""
+        return self._waits([label for block in self.blocks for label in block.gates])
+
+    def _waits(self, labels: list[str]) -> tuple[ir.After, ...]:
+        self.used_labels.update(labels)
+        return tuple(ir.After(label) for label in labels)
+
+    def add_process(self, process: ir.Process) -> None:
+        names = {each.name for each in self._processes} | {"main"}
+        name, number = process.name, 2
+        while name in names:
+            name, number = f"{process.name}_{number}", number + 1
+        self._processes.append(replace(process, name=name))
+
     @property
     def loops(self) -> list[OpenLoop]:
         return [block for block in self.blocks if isinstance(block, OpenLoop)]
@@ -210,7 +251,7 @@ class Tracer:
         self.check()
         self.block.body.append(stmt)
 
-    def open_loop(self, head: ir.Loop | ir.While, axis: object) -> OpenLoop:
+    def open_loop(self, head: ir.Loop | ir.While | ir.Consume, axis: object) -> OpenLoop:
         self.check()
         loop = OpenLoop(Scope("loop", head.var, head.loc), head=head, axis=axis)
         self.blocks.append(loop)
@@ -309,10 +350,10 @@ class Tracer:
             fix="set it first: slot_set_u64(0, value)",
         )
 
-    def expect_use(self, what: str, fix: str) -> Pending:
+    def expect_use(self, what: str, fix: str, error: CompileError | None = None) -> Pending:
         """Remember something that must be used before the trace ends."""
         self.check()
-        pending = Pending(what, fix, srcloc.here())
+        pending = Pending(what, fix, srcloc.here(), error=error)
         self._pending.append(pending)
         return pending
 
@@ -330,6 +371,8 @@ class Tracer:
         if len(self.blocks) > 1:
             raise _left_early(self.block.scope.loc)
         for pending in self._pending:
+            if not pending.used and pending.error is not None:
+                raise pending.error
             if not pending.used:
                 raise CompileError(
                     Code.UNUSED,
@@ -338,7 +381,10 @@ class Tracer:
                     why="by itself it generates no task",
                     fix=pending.fix,
                 )
-        return ir.map_stmts(tuple(self.blocks[0].body), self._unlabelled)
+        body = self.blocks[0].body
+        if self._processes:
+            body = [*body, ir.Network(tuple(self._processes), self.scope.loc)]
+        return ir.map_stmts(tuple(body), self._unlabelled)
 
     def _unlabelled(self, stmt: ir.Stmt) -> ir.Stmt:
         """Calls that nobody waits for have no label."""
@@ -402,8 +448,16 @@ def run(tracer: Tracer, function: Callable[..., object], arguments: dict[str, ob
 
 
 def _check_alive(tensor: object, name: str) -> None:
-    if not isinstance(tensor, Temporary) or tensor.scope.is_open:
+    if not isinstance(tensor, Temporary | Message) or tensor.scope.is_open:
         return
+    if isinstance(tensor, Message):
+        raise CompileError(
+            Code.CHANNEL,
+            f"a message of channel {name} is used outside its scope",
+            loc=srcloc.here(),
+            why="its buffer goes back when the body ends in which it was received",
+            fix="use it inside, or write what is needed of it to a Tensor",
+        )
     raise CompileError(
         Code.TEMPORARY_ESCAPED,
         f"temporary {name} is used outside its scope",

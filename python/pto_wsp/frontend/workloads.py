@@ -65,6 +65,10 @@ class Workload(Directives):
         trace.refuse_inside_workload("traced()", "compile workloads outside of workloads")
         return self._scheduled.get()
 
+    def source(self) -> Traced:
+        """The IR without the schedule, for what it becomes a part of."""
+        return self._source.get()
+
     @property
     def directives(self) -> DirectiveSet:
         return self.schedule
@@ -271,6 +275,11 @@ def staged(name: str, parts: Callable[[], list[Traced]]) -> Workload:
         merged = merge("combine", parts(), loc)
         return replace(merged, module=replace(merged.module, name=name))
 
+    return _workload(name, _Once(make), DirectiveSet())
+
+
+def network(name: str, make: Callable[[], Traced]) -> Workload:
+    """A network of processes as a workload."""
     return _workload(name, _Once(make), DirectiveSet())
 
 

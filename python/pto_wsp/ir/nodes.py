@@ -11,6 +11,11 @@
               | SlotLoad(slot, region)                 the same, from data that tasks may write
               | Alloc(tensor, shape)                   a temporary for the rest of the body
               | Call(kernel, indices, args)            generates one task
+              | Send(channel, body: Call)              passes the message that the task writes
+              | Consume(var, channel, body)            once for each message, until it is closed
+              | Receive(channel)                       one message for the rest of the body
+              | Close(channel)                         no more messages from this process
+              | Network(processes)                     bodies of their own, joined by channels
     arg      := Region(tensor, (DimSlice(start, extent, step, dropped), ...), layout) | expr
     expr     := Const | FloatConst | LoopVar | Column | SymbolRef | ShapeOf | ArrayLoad | SlotRef
               | BoundVar | Binary | Not | Select | Reduce | Search
@@ -258,6 +263,18 @@ class TensorKind(Enum):
     TEMP = "temp"
     TOKEN = "token"
     PAGED = "paged"
+    CHANNEL = "channel"
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The buffers of a channel: how many there are (0: a message is passed on only when somebody
+    waits for it), how many messages of zeros are there at the start, and how many cycles a message
+    takes on a virtual clock."""
+
+    depth: int
+    initial: int = 0
+    latency: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,17 +291,19 @@ class Pages:
 class TensorDecl:
     """Data that tasks read and write. Shape and strides of BOUND ones are bound at execute; an
     Alloc makes a TEMP; a TOKEN has a shape and no data; PAGED ones lie in the pages of a pool, in
-    coordinates [sequence, token, ...]. All have a location; some have a layout."""
+    coordinates [sequence, token, ...]; a CHANNEL is the message that a process sends or has. All
+    have a location; some have a layout."""
 
     name: str
     dtype: DType
     rank: int
     loc: SrcLoc | None = field(default=None, compare=False)
     kind: TensorKind = TensorKind.BOUND
-    shape: tuple[Expr, ...] = ()  # of a TOKEN, over symbols
+    shape: tuple[Expr, ...] = ()  # of a TOKEN, over symbols; of a CHANNEL, constants
     pages: Pages | None = None
     location: Location = Location.Global
     layout: TensorLayout | None = None
+    slots: Slots | None = None
 
 
 class Mode(Enum):
@@ -525,8 +544,77 @@ class Call:
         return tuple(arg for arg in self.args if isinstance(arg, Region))
 
 
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Takes a buffer of the channel, has the one call of its body write it, and passes it on."""
+
+    channel: str
+    body: Body
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Consume:
+    """Its body once for each message of a channel, until that is closed; the variable is the number
+    of the message. There is no order among messages beyond that of data."""
+
+    var: str
+    channel: str
+    body: Body
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """The next message of a channel, for the rest of the body. A closed channel is an error."""
+
+    channel: str
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """No more messages come from this process. At its end a process closes what it produces."""
+
+    channel: str
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A part of a program that goes on by itself. The body of a replicated one is a single parallel
+    loop, each of whose iterations is a process."""
+
+    name: str
+    body: Body
+    replicated: bool = False
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Processes, between which channels alone order tasks; the last statement of a module. The
+    statements in front of it are a process, too."""
+
+    processes: tuple[Process, ...]
+    loc: SrcLoc | None = field(default=None, compare=False)
+
+
 Argument: TypeAlias = Region | Expr
-Stmt: TypeAlias = Loop | While | Cond | Combine | Sequential | SlotSet | SlotLoad | Alloc | Call
+ChannelStmt: TypeAlias = Send | Consume | Receive | Close
+Stmt: TypeAlias = (
+    Loop
+    | While
+    | Cond
+    | Combine
+    | Sequential
+    | SlotSet
+    | SlotLoad
+    | Alloc
+    | Call
+    | ChannelStmt
+    | Network
+)
 Body: TypeAlias = tuple[Stmt, ...]
 
 # --- schedule and module -----------------------------------------------------------------------

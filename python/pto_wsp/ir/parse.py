@@ -28,11 +28,13 @@ from pto_wsp.ir.nodes import (
     BodyForm,
     BoundVar,
     Call,
+    Close,
     Column,
     Combine,
     Cond,
     Const,
     ConstexprDecl,
+    Consume,
     DimSlice,
     Directive,
     DirectiveArg,
@@ -44,20 +46,25 @@ from pto_wsp.ir.nodes import (
     LoopVar,
     Mode,
     Module,
+    Network,
     Not,
     Order,
     Pages,
     ParamDecl,
+    Process,
+    Receive,
     Reduce,
     ReduceOp,
     Region,
     ScalarDecl,
     Search,
     Select,
+    Send,
     Sequential,
     ShapeOf,
     SlotLoad,
     SlotRef,
+    Slots,
     SlotSet,
     Stmt,
     SymbolDecl,
@@ -161,9 +168,16 @@ class _Parser(Tokens):
         dtype, rank = self.dtype(), self.rank()
         shape = self.listed("(", self.expr, ")") if self.accept("of") else ()
         pages = self.pages() if self.accept("in") else None
+        slots = self.slots() if self.accept("depth") else None
         location = self.word(Location) if self.accept("at") else Location.Global
         layout = self.layout()
-        return TensorDecl(name, dtype, rank, self.loc(), kind, shape, pages, location, layout)
+        loc = self.loc()
+        return TensorDecl(name, dtype, rank, loc, kind, shape, pages, location, layout, slots)
+
+    def slots(self) -> Slots:
+        depth = self.integer()
+        initial = self.integer() if self.accept("initial") else 0
+        return Slots(depth, initial, self.integer() if self.accept("latency") else 0)
 
     def layout(self) -> TensorLayout | None:
         if not self.accept("layout"):
@@ -291,7 +305,41 @@ class _Parser(Tokens):
         if self.accept("alloc"):
             name = self.name()
             return Alloc(name, self.listed("(", self.expr, ")"), self.loc())
+        return self.channel_stmt()
+
+    def channel_stmt(self) -> Stmt:
+        if self.accept("send"):
+            channel, loc = self.name(), self.loc()
+            return Send(channel, self.block(), loc)
+        if self.accept("consume"):
+            channel = self.name()
+            self.expect("as")
+            var, loc = self.name(), self.loc()
+            self.scope.append(var)
+            body = self.block()
+            self.scope.pop()
+            return Consume(var, channel, body, loc)
+        if self.accept("receive"):
+            return Receive(self.name(), self.loc())
+        if self.accept("close"):
+            return Close(self.name(), self.loc())
+        if self.accept("network"):
+            return self.network()
         return self.call()
+
+    def network(self) -> Network:
+        loc = self.loc()
+        self.blocks_open = self.deeper(self.blocks_open, MAX_BLOCKS)
+        self.expect("{")
+        processes: list[Process] = []
+        while not self.accept("}"):
+            self.expect("process")
+            name = self.name()
+            replicated = self.accept("each")
+            at = self.loc()
+            processes.append(Process(name, self.block(), replicated, at))
+        self.blocks_open -= 1
+        return Network(tuple(processes), loc)
 
     def assigned(self) -> str:
         name = self.name()

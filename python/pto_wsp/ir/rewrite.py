@@ -18,20 +18,25 @@ from pto_wsp.ir.nodes import (
     Body,
     BoundVar,
     Call,
+    Close,
     Column,
     Combine,
     Cond,
     Const,
+    Consume,
     DimSlice,
     Expr,
     FloatConst,
     Loop,
     LoopVar,
+    Network,
     Not,
+    Receive,
     Reduce,
     Region,
     Search,
     Select,
+    Send,
     Sequential,
     ShapeOf,
     SlotLoad,
@@ -121,7 +126,7 @@ def loop_vars(expr: Expr) -> frozenset[str]:
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
     """The bodies directly inside a statement."""
     match stmt:
-        case Loop() | While():
+        case Loop() | While() | Send() | Consume():
             return (stmt.body,)
         case Cond(_, then, otherwise):
             return (then, otherwise)
@@ -129,7 +134,9 @@ def bodies(stmt: Stmt) -> tuple[Body, ...]:
             return branches
         case Sequential(steps):
             return steps
-        case Call() | SlotSet() | SlotLoad() | Alloc():
+        case Network(processes):
+            return tuple(process.body for process in processes)
+        case Call() | SlotSet() | SlotLoad() | Alloc() | Receive() | Close():
             return ()
         case _:
             assert_never(stmt)
@@ -162,7 +169,7 @@ def exprs(stmt: Stmt) -> Iterator[Expr]:
                 yield from after.indices
             for _, value in stmt.fields:
                 yield value
-        case Combine() | Sequential():
+        case Combine() | Sequential() | Send() | Consume() | Receive() | Close() | Network():
             return
         case _:
             assert_never(stmt)
@@ -196,7 +203,7 @@ def map_exprs(body: Body, change: ExprMap) -> Body:
 
 def _with_bodies(stmt: Stmt, change: Callable[[Body], Body]) -> Stmt:
     match stmt:
-        case Loop() | While():
+        case Loop() | While() | Send() | Consume():
             return replace(stmt, body=change(stmt.body))
         case Cond(_, then, otherwise):
             return replace(stmt, then=change(then), otherwise=change(otherwise))
@@ -204,7 +211,11 @@ def _with_bodies(stmt: Stmt, change: Callable[[Body], Body]) -> Stmt:
             return replace(stmt, branches=tuple(change(b) for b in branches))
         case Sequential(steps):
             return replace(stmt, steps=tuple(change(s) for s in steps))
-        case Call() | SlotSet() | SlotLoad() | Alloc():
+        case Network(processes):
+            return replace(
+                stmt, processes=tuple(replace(p, body=change(p.body)) for p in processes)
+            )
+        case Call() | SlotSet() | SlotLoad() | Alloc() | Receive() | Close():
             return stmt
         case _:
             assert_never(stmt)
@@ -233,7 +244,7 @@ def _with_exprs(stmt: Stmt, change: ExprMap) -> Stmt:
             )
             fields = tuple((name, change(value)) for name, value in stmt.fields)
             return replace(stmt, indices=indices, args=args, after=after, fields=fields)
-        case Combine() | Sequential():
+        case Combine() | Sequential() | Send() | Consume() | Receive() | Close() | Network():
             return stmt
         case _:
             assert_never(stmt)
@@ -259,7 +270,7 @@ def free_vars(body: Body) -> frozenset[str]:
     for stmt in body:
         inner: set[str] = set()
         inner.update(*(free_vars(b) for b in bodies(stmt)))
-        own = {stmt.var} if isinstance(stmt, Loop | While) else set[str]()
+        own = {stmt.var} if isinstance(stmt, Loop | While | Consume) else set[str]()
         inner -= own
         if isinstance(stmt, Loop) and stmt.parent is not None:
             inner.add(stmt.parent)
@@ -302,14 +313,14 @@ def _substitute(stmt: Stmt, values: Mapping[str, Expr]) -> Stmt:
     own = stmt.var if isinstance(stmt, While) else None  # its condition reads its own variable
     outer = {name: value for name, value in values.items() if name != own}
     changed = _with_exprs(stmt, lambda e: substitute_expr(e, outer))
-    if not isinstance(changed, Loop | While):
+    if not isinstance(changed, Loop | While | Consume):
         return _with_bodies(changed, lambda b: substitute(b, values))
     inner = {name: value for name, value in values.items() if name != changed.var}
     read = free_vars(changed.body)
     for name, value in inner.items():
         if name in read and changed.var in loop_vars(value):
             raise ValueError(f"loop variable {changed.var} would capture a part of {name}'s value")
-    if isinstance(changed, While):
+    if not isinstance(changed, Loop):
         return replace(changed, body=substitute(changed.body, inner))
     parent = changed.parent
     if parent is not None and parent in values:
@@ -333,7 +344,7 @@ def rename(body: Body, names: Mapping[str, str]) -> Body:
 
     def in_stmt(stmt: Stmt) -> Stmt:
         stmt = _with_exprs(stmt, lambda e: map_expr(e, in_expr))
-        if isinstance(stmt, While):
+        if isinstance(stmt, While | Consume):
             return replace(stmt, var=name(stmt.var))
         if not isinstance(stmt, Loop):
             return stmt

@@ -9,6 +9,7 @@
     token G: bool[:] of (rows)
     paged K: f32[:, :, :] in (pool, table, 16)
     tensor W: f32[:, :] at l2 layout [S(0), R] in row_major
+    channel c: f32[:, :] of (16, 64) depth 2 initial 1 latency 5
     kernel cell(up: in f32[], out: out f32[]) python "wave.cell"
 
     body {
@@ -37,6 +38,9 @@ or `load n = X[i]` gave, `var(0)` the variable of the outermost `reduce` or `sea
 `kernel k() on cube cpp "..."` is for that kind of core. `at ub` is a location; `layout [S(0), R]`
 says of each dimension whether it is sharded along a mesh axis or replicated, and behind a region
 that the tensor counts as laid out so there.
+`send c { k(...) }` passes the message that the call writes, `consume c as m { }` stands for each
+message with its number m, `receive c` for one, `close c` for no more. `network { process p { } }`
+holds processes, of which `process p each { }` is several alike.
 `@ "file":line:col-end` is a source position, `#` starts a comment.
 
 The form is total: a module that `verify` refuses prints and parses back too, so that it can be
@@ -64,11 +68,13 @@ from pto_wsp.ir.nodes import (
     Body,
     BoundVar,
     Call,
+    Close,
     Column,
     Combine,
     Cond,
     Const,
     ConstexprDecl,
+    Consume,
     DimSlice,
     Directive,
     DirectiveArg,
@@ -79,13 +85,17 @@ from pto_wsp.ir.nodes import (
     Loop,
     LoopVar,
     Module,
+    Network,
     Not,
     ParamDecl,
+    Process,
+    Receive,
     Reduce,
     Region,
     ScalarDecl,
     Search,
     Select,
+    Send,
     Sequential,
     ShapeOf,
     SlotLoad,
@@ -112,6 +122,7 @@ _WORDS = """
     none min max when otherwise while limit set load value column slot var select reduce search
     float not or tile padded of scalar constexpr label after temp token paged alloc
     task task_site task_ordinal key at layout fields stage
+    channel send consume receive close network process
 """
 KEYWORDS = frozenset(_WORDS.split())
 
@@ -258,6 +269,10 @@ class _Printer:
             page = "none" if decl.pages.page is None else str(decl.pages.page)
             names = f"{name_text(decl.pages.pool)}, {name_text(decl.pages.table)}"
             head += f" in ({names}, {page})"
+        if decl.slots is not None:
+            head += f" depth {decl.slots.depth}"
+            head += f" initial {decl.slots.initial}" if decl.slots.initial else ""
+            head += f" latency {decl.slots.latency}" if decl.slots.latency else ""
         if decl.location is not Location.Global:
             head += f" at {decl.location.value}"
         head += _layout(decl.layout)
@@ -317,8 +332,27 @@ class _Printer:
                 return self.blocks("sequential", "then", steps, stmt.loc)
             case Call():
                 return self.call(stmt)
+            case Send():
+                head = f"send {name_text(stmt.channel)}{self.loc(stmt.loc)}"
+                return f"{head} {self.block(stmt.body)}"
+            case Consume():
+                inside = replace(self, scope=self.scope | {stmt.var})
+                head = f"consume {name_text(stmt.channel)} as {name_text(stmt.var)}"
+                return f"{head}{self.loc(stmt.loc)} {inside.block(stmt.body)}"
+            case Receive():
+                return f"receive {name_text(stmt.channel)}{self.loc(stmt.loc)}"
+            case Close():
+                return f"close {name_text(stmt.channel)}{self.loc(stmt.loc)}"
+            case Network(processes):
+                parts = "\n".join(_indent(self.process(process)) for process in processes)
+                return f"network{self.loc(stmt.loc)} {{\n{parts}\n}}"
             case _:
                 assert_never(stmt)
+
+    def process(self, process: Process) -> str:
+        each = " each" if process.replicated else ""
+        head = f"process {name_text(process.name)}{each}{self.loc(process.loc)}"
+        return f"{head} {self.block(process.body)}"
 
     def loop(self, loop: Loop) -> str:
         kind = loop.kind.value

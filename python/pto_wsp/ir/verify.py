@@ -22,9 +22,11 @@ from pto_wsp.ir.nodes import (
     BinaryOp,
     Body,
     Call,
+    Close,
     Combine,
     Cond,
     Const,
+    Consume,
     DimSlice,
     Expr,
     ExprType,
@@ -32,9 +34,12 @@ from pto_wsp.ir.nodes import (
     Loop,
     LoopVar,
     Module,
+    Network,
     Order,
     ParamDecl,
+    Receive,
     Region,
+    Send,
     Sequential,
     SlotLoad,
     SlotSet,
@@ -69,6 +74,13 @@ from pto_wsp.ir.verify_expr import (
     array_faults,
 )
 from pto_wsp.ir.verify_layouts import layout_faults, layouts_join, location_fits
+from pto_wsp.ir.verify_network import (
+    CLOSE_RULES,
+    HOLDING_RULES,
+    MODULE_NETWORK_RULES,
+    NETWORK_RULES,
+    SEND_RULES,
+)
 from pto_wsp.ir.verify_tensors import (
     ALLOC_RULES,
     TENSOR_RULES,
@@ -108,6 +120,7 @@ def verify(module: Module) -> None:
             if arg is not None and not isinstance(arg, int | str):
                 _check(EXPRESSION_RULES, arg, replace(scope, is_key=True), directive.loc)
     _verify_body(module.body, scope)
+    _check(MODULE_NETWORK_RULES, module, scope, None)
     _check(WHOLE_BODY_RULES, module.body, scope, None)
 
 
@@ -141,6 +154,8 @@ def _verify_body(body: Body, scope: Scope) -> None:
             scope = replace(scope, slots=scope.slots | {stmt.slot})
         if isinstance(stmt, Alloc):
             scope = replace(scope, temps=scope.temps | {stmt.tensor})
+        if isinstance(stmt, Receive):
+            scope = replace(scope, temps=scope.temps | {stmt.channel})
 
 
 def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
@@ -172,6 +187,21 @@ def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
             _check(ALLOC_RULES, stmt, scope, stmt.loc)
         case Call():
             _check(CALL_RULES, stmt, scope, stmt.loc)
+        case Send(channel, body):
+            _check(SEND_RULES, stmt, scope, stmt.loc)
+            _verify_body(body, replace(scope, temps=scope.temps | {channel}))
+        case Consume():
+            _check(CONSUME_RULES, stmt, scope, stmt.loc)
+            loops, temps = (*scope.loops, stmt.var), scope.temps | {stmt.channel}
+            _verify_body(stmt.body, replace(deeper, loops=loops, temps=temps))
+        case Receive():
+            _check(HOLDING_RULES, stmt, scope, stmt.loc)
+        case Close():
+            _check(CLOSE_RULES, stmt, scope, stmt.loc)
+        case Network(processes):
+            _check(NETWORK_RULES, stmt, scope, stmt.loc)
+            for process in processes:
+                _verify_body(process.body, scope)
         case _:
             assert_never(stmt)
 
@@ -179,21 +209,23 @@ def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
 def _blocks_of(part: Body) -> int:
     """Plan blocks opened for a branch or step: its own, and one more around several statements or
     around a statement that becomes several."""
-    return 1 if len(part) == 1 and not isinstance(part[0], Cond | Alloc) else 2
+    several = Cond | Alloc | Send | Receive
+    return 1 if len(part) == 1 and not isinstance(part[0], several) else 2
 
 
 # --- statements ---
 
 
-def loops_are_not_too_deep(loop: Loop | While, scope: Scope) -> Faults:
+def loops_are_not_too_deep(loop: Loop | While | Consume, scope: Scope) -> Faults:
     if len(scope.loops) == MAX_LOOPS:
-        message = f"axis '{loop.axis}' is inside {MAX_LOOPS} other loops"
+        name = f"channel '{loop.channel}'" if isinstance(loop, Consume) else f"axis '{loop.axis}'"
+        message = f"{name} is inside {MAX_LOOPS} other loops"
         yield Fault(message, at_most(MAX_LOOPS), code=Code.PLAN_LIMIT)
 
 
-def blocks_are_not_too_deep(stmt: Loop | While | Cond | Block, scope: Scope) -> Faults:
+def blocks_are_not_too_deep(stmt: Loop | While | Cond | Consume | Block, scope: Scope) -> Faults:
     match stmt:
-        case Loop() | While() | Cond():
+        case Loop() | While() | Cond() | Consume():
             opened = 1
         case Combine(parts) | Sequential(parts):
             opened = max((_blocks_of(p) for p in parts), default=1)
@@ -202,9 +234,10 @@ def blocks_are_not_too_deep(stmt: Loop | While | Cond | Block, scope: Scope) -> 
         yield Fault(message, at_most(MAX_BLOCKS), code=Code.PLAN_LIMIT)
 
 
-def loop_variable_is_new(loop: Loop | While, scope: Scope) -> Faults:
+def loop_variable_is_new(loop: Loop | While | Consume, scope: Scope) -> Faults:
     yield from name_faults("loop variable", loop.var)
-    yield from name_faults("axis name", loop.axis)
+    if not isinstance(loop, Consume):
+        yield from name_faults("axis name", loop.axis)
     if loop.var in scope.loops:
         why = "an enclosing loop has a variable of that name"
         yield Fault(f"loop variable '{loop.var}' is bound twice", why, "rename one of the two")
@@ -445,9 +478,10 @@ def labels_are_known(body: Body, _: Scope) -> Faults:
 
 def _label_faults(body: Body, loops: tuple[str, ...], seen: dict[str, tuple[str, ...]]) -> Faults:
     for stmt in body:
-        inside = (*loops, stmt.var) if isinstance(stmt, Loop | While) else loops
+        inside = (*loops, stmt.var) if isinstance(stmt, Loop | While | Consume) else loops
+        apart = isinstance(stmt, Network)  # a process waits for no call of another
         for inner in bodies(stmt):
-            yield from _label_faults(inner, inside, seen)
+            yield from _label_faults(inner, inside, {} if apart else seen)
         if not isinstance(stmt, Call):
             continue
         if stmt.label is not None:
@@ -490,6 +524,12 @@ COND_RULES: tuple[Rule[Cond], ...] = (
     blocks_are_not_too_deep,
     condition_is_boolean,
     condition_has_a_body,
+)
+CONSUME_RULES: tuple[Rule[Consume], ...] = (
+    loops_are_not_too_deep,
+    blocks_are_not_too_deep,
+    loop_variable_is_new,
+    *HOLDING_RULES,
 )
 SLOT_SET_RULES: tuple[Rule[SlotSet], ...] = (slot_value_is_an_integer,)
 SLOT_LOAD_RULES: tuple[Rule[SlotLoad], ...] = (load_reads_plain_data, slot_is_one_element)

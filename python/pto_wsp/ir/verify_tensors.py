@@ -24,12 +24,13 @@ from pto_wsp.ir.types import expr_type
 from pto_wsp.ir.verify_decls import name_is_legal, tensor_rank_is_legal
 from pto_wsp.ir.verify_expr import MAX_RANK, Fault, Faults, Rule, Scope
 from pto_wsp.ir.verify_layouts import layout_fits_the_tensor, tensor_lies_where_its_kind_may
+from pto_wsp.ir.verify_network import channel_fits
 
 
 def tensor_fits_its_kind(tensor: TensorDecl, scope: Scope) -> Faults:
     what = f"{tensor.kind.value} '{tensor.name}'"
-    if tensor.kind is not TensorKind.TOKEN and tensor.shape:
-        yield Fault(f"{what} has a shape of its own", "only tokens have one")
+    if tensor.kind not in (TensorKind.TOKEN, TensorKind.CHANNEL) and tensor.shape:
+        yield Fault(f"{what} has a shape of its own", "only tokens and channels have one")
     if (tensor.pages is not None) is not (tensor.kind is TensorKind.PAGED):
         yield Fault(f"{what} has pages or lacks them", "paged tensors have them, others have none")
     if tensor.kind is TensorKind.TOKEN:
@@ -92,7 +93,13 @@ def alloc_makes_a_temporary(stmt: Alloc, scope: Scope) -> Faults:
 
 def temporary_is_there(where: str, region: Region, scope: Scope) -> Faults:
     tensor = scope.tensors.get(region.tensor)
-    if tensor is None or tensor.kind is not TensorKind.TEMP or region.tensor in scope.temps:
+    if tensor is None or region.tensor in scope.temps:
+        return
+    if tensor.kind is TensorKind.CHANNEL:
+        message = f"{where}: a message of channel '{region.tensor}' that is not there"
+        why = "a message is there inside of its consume, or behind its receive in the same body"
+        yield Fault(message, why, code=Code.CHANNEL)
+    if tensor.kind is not TensorKind.TEMP:
         return
     why = "it exists from its Tensor.temp(...) to the end of that loop body or condition"
     message = f"{where}: temporary '{region.tensor}' is used outside its scope"
@@ -153,6 +160,7 @@ TENSOR_RULES: tuple[Rule[TensorDecl], ...] = (
     name_is_legal,
     tensor_rank_is_legal,
     tensor_fits_its_kind,
+    channel_fits,
     tensor_lies_where_its_kind_may,
     layout_fits_the_tensor,
 )

@@ -106,8 +106,13 @@ def _parts(body: ir.Body, changing: set[str]) -> Iterator[int | Term]:
         match stmt:
             case ir.Call():
                 yield 1
-            case ir.SlotSet() | ir.SlotLoad() | ir.Alloc():
+            case ir.SlotSet() | ir.SlotLoad() | ir.Alloc() | ir.Receive() | ir.Close():
                 continue
+            case ir.Send(_, inner):
+                yield from _parts(inner, changing)
+            case ir.Network(processes):
+                for process in processes:
+                    yield from _parts(process.body, changing)
             case ir.Combine(parts) | ir.Sequential(parts):
                 for part in parts:
                     yield from _parts(part, changing)
@@ -126,7 +131,7 @@ def _parts(body: ir.Body, changing: set[str]) -> Iterator[int | Term]:
                     continue
                 _check_known(changing, condition)
                 yield choice
-            case ir.While():
+            case ir.While() | ir.Consume():
                 if _total(stmt.body, changing) != ZERO:
                     raise Unknown
             case _:

@@ -24,6 +24,7 @@ from pto_wsp.passes.lower_expr import (
     slot_name,
 )
 from pto_wsp.passes.lower_layouts import lower_layouts
+from pto_wsp.passes.lower_network import lower_channels, lower_process
 from pto_wsp.passes.lower_schedule import lower_directive
 from pto_wsp.passes.lower_tables import (
     lower_kernel,
@@ -60,7 +61,8 @@ def lower(module: ir.Module) -> plan.Plan:
     exprs = ExprLowering(builder, symbols, tensors, {s.name: s for s in module.symbols})
     declared = {k.name: k for k in module.kernels}
     temps = {t.name: t for t in module.tensors if t.kind is ir.TensorKind.TEMP}
-    _Code(builder, exprs, kernels, declared, temps, layouts).main(module.body)
+    channels = lower_channels(module, builder, tensors)
+    _Code(builder, exprs, kernels, declared, temps, layouts, channels).main(module.body)
     lower_dependences(analyse(module), builder)
     for directive in module.schedule:
         lower_directive(directive, builder)
@@ -87,17 +89,27 @@ class _Place:
         variables = {**self.variables, var: loop_variable(self.level)}
         return _Place(self.path, variables, {**self.axes, var: axis}, axis, self.level + 1)
 
+    def consuming(self, var: str, pc: int) -> _Place:
+        """Inside of a RECV: a loop that has no axis, and is told from others by its place."""
+        return replace(self.inside(var, -pc - 1), axis=self.axis)
+
     def having(self, name: str, node: Node) -> _Place:
         """The same place with one more variable: a column or a slot."""
         return replace(self, variables={**self.variables, name: node})
 
 
 def _children(stmt: ir.Stmt) -> int:
-    """How many children of its block a statement becomes: an ELSE is one of its own, and so is a
-    LET."""
-    if isinstance(stmt, ir.Alloc):
-        return 1 + sum(_reads_slots(size) for size in stmt.shape)
-    return 2 if isinstance(stmt, ir.Cond) and stmt.otherwise else 1
+    """How many children of its block a statement becomes: an ELSE is one of its own, and so are a
+    LET, the ROOM and the SEND around a TASK, and the DROP of what TAKE received."""
+    match stmt:
+        case ir.Alloc():
+            return 1 + sum(_reads_slots(size) for size in stmt.shape)
+        case ir.Send():
+            return 3
+        case ir.Receive():
+            return 2
+        case _:
+            return 2 if isinstance(stmt, ir.Cond) and stmt.otherwise else 1
 
 
 def _reads_slots(expr: ir.Expr) -> bool:
@@ -112,6 +124,7 @@ class _Code:
     declared: Mapping[str, ir.KernelDecl]
     temps: Mapping[str, ir.TensorDecl]
     layouts: Mapping[str, int]
+    channels: Mapping[str, int]
     lets: list[int] = field(default_factory=list[int])  # numbers given so far
     # By name and level: slots of one name at one level share a record, in whatever bodies they are.
     slots: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
@@ -123,17 +136,27 @@ class _Code:
     stages: dict[str, int] = field(default_factory=dict[str, int])  # by name
 
     def main(self, body: ir.Body) -> None:
+        network = body[-1] if body and isinstance(body[-1], ir.Network) else None
         entry = self.builder.add(plan.Entry(pc=self.builder.here))
-        self.items(body, _Place((entry,)))
+        self.items(body if network is None else body[:-1], _Place((entry,)))
         self.builder.emit(plan.Op.HALT)
+        for process in () if network is None else network.processes:
+            entry = lower_process(process, self.builder, self.channels)
+            self.items(process.body, _Place((entry,)))
+            self.builder.emit(plan.Op.HALT)
 
     def items(self, body: ir.Body, place: _Place) -> None:
         number = 0  # instructions that are children of the block, so far
+        received: list[str] = []
         for stmt in body:
             if isinstance(stmt, ir.SlotSet | ir.SlotLoad):
                 place = self.declare(stmt.slot, place)
             self.item(stmt, place.child(number))
-            number += _children(stmt)
+            if isinstance(stmt, ir.Receive):
+                received.append(stmt.channel)  # its DROP comes behind all others
+            number += 1 if isinstance(stmt, ir.Receive) else _children(stmt)
+        for channel in reversed(received):
+            self.builder.emit(plan.Op.DROP, self.channels[channel])
 
     def declare(self, slot: str, place: _Place) -> _Place:
         """Gives a slot that has no record yet one at the level of the place."""
@@ -169,8 +192,36 @@ class _Code:
                 self.block(plan.Op.SEQUENTIAL, parts, place)
             case ir.Call():
                 self.call(stmt, place)
+            case ir.Send() | ir.Consume() | ir.Receive() | ir.Close():
+                self.communicate(stmt, place)
+            case ir.Network():
+                raise AssertionError("verify lets a network stand at the end only")
             case _:
                 assert_never(stmt)
+
+    def communicate(self, stmt: ir.ChannelStmt, place: _Place) -> None:
+        channel = self.channels[stmt.channel]
+        match stmt:
+            case ir.Send(_, (ir.Call() as call,)):
+                pc = self.builder.emit(plan.Op.ROOM, channel)
+                self.builder.debug(plan.Section.CODE, pc, stmt.loc)
+                behind = replace(place, path=(*place.path[:-1], place.path[-1] + 1))
+                site = self.call(call, behind)
+                pc = self.builder.emit(plan.Op.SEND, channel, site)
+                self.builder.debug(plan.Section.CODE, pc, stmt.loc)
+            case ir.Consume():
+                opened = self.builder.emit(plan.Op.RECV, channel)
+                self.builder.debug(plan.Section.CODE, opened, stmt.loc)
+                self.items(stmt.body, place.consuming(stmt.var, opened))
+                self.end(opened)
+            case ir.Receive():
+                pc = self.builder.emit(plan.Op.TAKE, channel)
+                self.builder.debug(plan.Section.CODE, pc, stmt.loc)
+            case ir.Close():
+                pc = self.builder.emit(plan.Op.CLOSE, channel)
+                self.builder.debug(plan.Section.CODE, pc, stmt.loc)
+            case ir.Send():
+                raise AssertionError("verify lets a send have one call only")
 
     def end(self, opened: int) -> None:
         """Closes the block that begins at `opened`."""
@@ -181,7 +232,8 @@ class _Code:
         """Each part is one child; several statements make a child by a block of their own."""
         opened = self.builder.emit(op, len(parts))
         for number, part in enumerate(parts):
-            if len(part) == 1 and not isinstance(part[0], ir.Cond | ir.Alloc):
+            several = ir.Cond | ir.Alloc | ir.Send | ir.Receive  # become more than one child
+            if len(part) == 1 and not isinstance(part[0], several):
                 self.single(part[0], place.child(number))
             else:
                 self.wrapped(part, place.child(number))
@@ -315,7 +367,8 @@ class _Code:
         self.items(loop.body, inside)
         self.end(opened)
 
-    def call(self, call: ir.Call, place: _Place) -> None:
+    def call(self, call: ir.Call, place: _Place) -> int:
+        """The number of its site."""
         kernel = self.declared[call.kernel]
         site = plan.Site(
             kernel=self.kernels[call.kernel],
@@ -347,6 +400,7 @@ class _Code:
                 self.builder.emit(plan.Op.SCALAR, operand2=value)
         for after in call.after:
             self.after(after, place)
+        return number
 
     def stage(self, name: str) -> int:
         number = self.stages.setdefault(name, self.builder.count(plan.Section.STAGE))

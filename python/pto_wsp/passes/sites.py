@@ -11,7 +11,7 @@ from pto_wsp.ir import polynomial as poly
 from pto_wsp.ir.polynomial import Polynomial
 from pto_wsp.srcloc import SrcLoc
 
-AnyLoop: TypeAlias = ir.Loop | ir.While
+AnyLoop: TypeAlias = ir.Loop | ir.While | ir.Consume
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,13 @@ class Around:
     @property
     def ordered(self) -> bool:
         """Whether the program itself puts the iterations in order."""
-        return isinstance(self.stmt, ir.While) or self.stmt.order is ir.Order.SEQUENTIAL
+        match self.stmt:
+            case ir.While():
+                return True
+            case ir.Consume():
+                return False
+            case ir.Loop():
+                return self.stmt.order is ir.Order.SEQUENTIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ class _Collector:
                     self.add(stmt, loops, (access_of(region, ir.Mode.IN, private),))
                 case ir.Alloc(tensor):
                     private = {**private, tensor: len(loops)}
-                case ir.Loop() | ir.While():
+                case ir.Loop() | ir.While() | ir.Consume():
                     self.body(stmt.body, (*loops, Around(stmt)), private)
                 case _:
                     for inner in ir.bodies(stmt):

@@ -124,6 +124,14 @@ class Op(IntEnum):
     # from 0.
     RECV = 0x61
     CLOSE = 0x62  # Closes a channel from this producer.
+    # Receives one message, which is there until its DROP; a channel that is closed and empty is an
+    # error.
+    TAKE = 0x63
+    # Gives back the buffer of the message that TAKE received; stands in the same block.
+    DROP = 0x64
+    # Takes a free buffer of the channel for the message that the next SEND in the same block
+    # passes.
+    ROOM = 0x65
     ALLOC = 0x70  # Takes a buffer for the rest of the iteration.
     FREE = 0x71  # Gives that buffer back.
     # Generates one collective task; operand1 argument words follow, as behind TASK.
@@ -574,3 +582,5 @@ class Status(IntEnum):
     ORDER_REFUSED = 28  # iterations that may not be generated in another order
     AFTER_LATER = 29  # a task waits for one that comes later in program order
     SHARED_MEMORY = 30  # a kernel takes regions apart that share memory here
+    CHANNEL_CLOSED = 31  # a message is received from a channel that is closed and empty
+    CHANNEL_GAP = 32  # replicas have not sent the same number of messages

@@ -438,7 +438,7 @@ class Descriptor(TableRecord):
 class Channel(TableRecord):
     """A bounded queue of buffers between processes."""
 
-    _format: ClassVar[str] = "<IIIIII"
+    _format: ClassVar[str] = "<IIIIIII4x"
     SECTION: ClassVar[Section] = Section.CHANNEL
 
     name: int  # string
@@ -447,6 +447,7 @@ class Channel(TableRecord):
     initial: int = 0  # messages there at the start
     rate_in: int = NONE  # index in EXPR, or NONE; messages sent per producer iteration
     rate_out: int = NONE  # index in EXPR, or NONE; messages taken per consumer iteration
+    latency: int  # cycles between the end of a message's task and its use, on a virtual clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -676,7 +677,7 @@ SECTIONS: Mapping[int, tuple[SectionClass, int]] = {
     Section.SLOT: (SectionClass.TASK, 8),
     Section.ALLOC: (SectionClass.TASK, 16),
     Section.DESCRIPTOR: (SectionClass.TASK, 16),
-    Section.CHANNEL: (SectionClass.TASK, 24),
+    Section.CHANNEL: (SectionClass.TASK, 32),
     Section.PROCESS: (SectionClass.TASK, 32),
     Section.CHANNEL_LIST: (SectionClass.TASK, 4),
     Section.STAGE: (SectionClass.TASK, 8),

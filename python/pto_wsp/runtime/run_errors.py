@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError, ExecutionError
+from pto_wsp.errors import (
+    ChannelClosed,
+    ChannelError,
+    ChannelFull,
+    CompileError,
+    DeadlockError,
+    ExecutionError,
+)
 from pto_wsp.srcloc import SrcLoc
 
 # By code: why it is one, and what to do about it.
@@ -41,9 +48,24 @@ _ADVICE = {
         "wait for runs in the process that started them, before close()"),
     Code.RECORDING: ("a replay repeats exactly what was recorded, or nothing",
         "replay it with the workload, schedule, workers and values of the recorded run"),
+    Code.NETWORK_STUCK: ("every process that has not ended waits for another one",
+        "give a channel more buffers, as program.min_depths() says, or change who waits first"),
+    Code.CHANNEL_CLOSED: ("receive(...) wants a message, and its producers have ended",
+        "send as many messages as are received, or take what there is with consume(...)"),
+    Code.CHANNEL_FULL: ("as many messages are there as it has buffers",
+        "send again later, wait with send(...), or give the channel a larger depth"),
+    Code.CHANNEL_GAP: ("a message that one replica does not send hides those of others behind it",
+        "let every replica send as many messages as it receives"),
     Code.MACHINE_RESOURCES: ("the system says so",
         "use fewer workers, compile(num_threads=2), or a smaller window or trace"),
 }  # fmt: skip
+
+_KINDS: dict[Code, type[ExecutionError]] = {
+    Code.NETWORK_STUCK: DeadlockError,
+    Code.CHANNEL_CLOSED: ChannelClosed,
+    Code.CHANNEL_FULL: ChannelFull,
+    Code.CHANNEL_GAP: ChannelError,
+}
 
 
 def run_error(
@@ -51,7 +73,8 @@ def run_error(
 ) -> ExecutionError:
     """A run that cannot start or cannot go on."""
     usual, fix = _ADVICE.get(code, (None, None))
-    return ExecutionError(code, message, loc=loc, why=why or usual, fix=fix)
+    kind = _KINDS.get(code, ExecutionError)
+    return kind(code, message, loc=loc, why=why or usual, fix=fix)
 
 
 def tasks_depend_on_data() -> CompileError:

@@ -42,6 +42,10 @@ class Stats:
     workspace_stalls: int = 0
     workspace_stall_ns: int = 0
     edges_high: int = 0
+    messages: int = 0
+    channel_empty: int = 0
+    channel_full: int = 0
+    channel_high: int = 0
     began_ns: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()

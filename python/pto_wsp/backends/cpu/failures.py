@@ -42,6 +42,8 @@ _CODES = {
     Status.INTERRUPTED: Code.PROGRAM_STATE,
     Status.RECORDING_MISFIT: Code.RECORDING,
     Status.AFTER_LATER: Code.AFTER_LATER,
+    Status.CHANNEL_CLOSED: Code.CHANNEL_CLOSED,
+    Status.CHANNEL_GAP: Code.CHANNEL_GAP,
 }
 
 
@@ -133,6 +135,8 @@ class Failure:
                 return tasks_depend_on_data()
             case Status.KERNEL_ERROR:
                 return self.kernel_error(plan, self.message)
+            case Status.DEADLOCK if self.record is not None and self.record[0] == Section.CODE:
+                return run_error(Code.NETWORK_STUCK, self.message, loc=self._loc(plan))
             case Status.DEADLOCK:
                 return DeadlockError(
                     Code.RUN_NOT_ENDED,

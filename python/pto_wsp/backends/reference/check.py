@@ -22,7 +22,7 @@ from pto_wsp.plan import (
 _FEATURES = frozenset(
     {
         *(Feature.RAGGED, Feature.SPARSE, Feature.COND, Feature.SLOT, Feature.DATA_DEPENDENT),
-        *(Feature.ACCUM, Feature.AFTER, Feature.ALLOC, Feature.PAGED),
+        *(Feature.ACCUM, Feature.AFTER, Feature.ALLOC, Feature.PAGED, Feature.CHANNEL),
     }
 )
 _OPS = frozenset(
@@ -30,6 +30,7 @@ _OPS = frozenset(
         *(Op.HALT, Op.NOP, Op.END, Op.PARALLEL_FOR, Op.FOR_EACH, Op.COMBINE, Op.SEQUENTIAL),
         *(Op.SELECT, Op.COND, Op.ELSE, Op.EXT, Op.LOOP_WHILE, Op.SLOT_SET, Op.SLOT_LOAD),
         *(Op.LET, Op.ALLOC, Op.FREE),
+        *(Op.RECV, Op.SEND, Op.CLOSE, Op.TAKE, Op.DROP, Op.ROOM),
         *(Op.TASK, Op.PARAM_CONST, Op.PARAM_LOOPVAR, Op.PARAM_EXPR, Op.SCALAR, Op.AFTER),
         *(Op.IO_INPUT, Op.IO_OUTPUT, Op.IO_INOUT, Op.IO_ACCUM),
     }

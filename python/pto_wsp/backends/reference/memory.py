@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from pto_wsp.backends.reference.expr import Evaluator, ExprFault, Scope
 from pto_wsp.backends.reference.region import Region
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
-from pto_wsp.plan import NONE, Dim, ParamKind, Section, Storage, StorageClass, Tensor
+from pto_wsp.plan import NONE, Channel, Dim, ParamKind, Section, Storage, StorageClass, Tensor
 from pto_wsp.runtime.run_errors import run_error
 
 _POISON = 0xCD  # what temporaries hold before a task writes them
@@ -26,6 +27,7 @@ class Memory:
         self._tensors = bound.plan.records(Tensor)
         self._storages = bound.plan.records(Storage)
         self._dims = bound.plan.records(Dim)
+        self._messages: dict[int, list[np.ndarray[Any, Any]]] = {}  # by channel: its buffers
 
     def begin(self) -> None:
         """Gives tokens their shape, and looks at the strides and pages of the others."""
@@ -40,6 +42,16 @@ class Memory:
             except ExprFault as fault:
                 loc = self._bound.plan.loc(Section.TENSOR, index)
                 raise run_error(fault.code, str(fault), loc=loc) from None
+        for number, channel in enumerate(self._bound.plan.records(Channel)):
+            depth = self._evaluator.value(channel.depth, Scope(()))
+            self._messages[number] = [
+                self._make(channel.element, "channel", Scope(()), 0 if m < channel.initial else _POISON)
+                for m in range(max(depth, 1))
+            ]
+
+    def message(self, channel: int, buffer: int) -> np.ndarray[Any, Any]:
+        """One of the buffers of a channel."""
+        return self._messages[channel][buffer]
 
     def _check_strides(self, index: int, tensor: Tensor) -> None:
         """A plan may say how a tensor lies in memory. Strides by which no element is reached say
@@ -66,11 +78,13 @@ class Memory:
         for index, tensor in enumerate(self._tensors):
             if self._storages[tensor.storage].alloc != alloc:
                 continue
-            shape = self._shape(index, "temporary", scope)
-            dtype = DType(tensor.dtype)
-            count = int(np.prod(shape, dtype=np.int64)) * dtype.size
-            raw = np.full(count, _POISON, np.uint8)
-            self._bound.tensors[index] = raw.view(dtype.numpy).reshape(shape)
+            self._bound.tensors[index] = self._make(index, "temporary", scope, _POISON)
+
+    def _make(self, index: int, kind: str, scope: Scope, fill: int) -> np.ndarray[Any, Any]:
+        shape = self._shape(index, kind, scope)
+        dtype = DType(self._tensors[index].dtype)
+        count = int(np.prod(shape, dtype=np.int64)) * dtype.size
+        return np.full(count, fill, np.uint8).view(dtype.numpy).reshape(shape)
 
     def _shape(self, index: int, kind: str, scope: Scope) -> tuple[int, ...]:
         tensor = self._tensors[index]

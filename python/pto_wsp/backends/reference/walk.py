@@ -10,12 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.expr import INT64_MAX, Evaluator, ExprFault, Scope
 from pto_wsp.backends.reference.memory import Memory
+from pto_wsp.backends.reference.network import (
+    TURN_ENDS,
+    Actor,
+    Network,
+    Step,
+    Wait,
+    own_tensors,
+    shape_of,
+)
 from pto_wsp.backends.reference.region import DimRange, Region, params_of, region_params
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
@@ -27,12 +37,14 @@ from pto_wsp.plan import (
     After,
     Axis,
     AxisKind,
+    Channel,
     Entry,
     ExprRef,
     Instr,
     Op,
     Param,
     ParamKind,
+    Process,
     Section,
     Site,
     TaskKind,
@@ -79,11 +91,107 @@ class Walk:
         self._afters = [self._indexed_afters(site) for site in range(len(self._sites))]
         self.loads = 0
         self._memory = Memory(bound, self._evaluator)
+        self.network = self._make_network() if plan.records(Channel) else None
 
     def tasks(self) -> Iterator[Task]:
         """All tasks in program order."""
         self._memory.begin()
-        yield from self._block(self._plan.records(Entry)[0].pc, ())
+        if self.network is None:
+            yield from self._block(self._plan.records(Entry)[0].pc, ())
+            return
+        for actor in self.network.actors:
+            entry = self.network.shape.processes[actor.process][1]
+            actor.steps = self._process(self._plan.records(Entry)[entry].pc, actor)
+            actor.state = ({}, {}, {}, {})
+        self._resume(self.network.actor)
+        yield from self.network.run()
+
+    # --- processes ---
+
+    def _make_network(self) -> Network:
+        constants = Scope(())
+        replicas = [
+            self._evaluator.value(process.replicas, constants)
+            for process in self._plan.records(Process)
+        ]
+        depths = [
+            self._evaluator.value(channel.depth, constants)
+            for channel in self._plan.records(Channel)
+        ]
+        network = Network(self._plan, shape_of(self._plan, replicas), depths)
+        self._own = own_tensors(self._plan)
+        network.switch = self._switch  # type: ignore[method-assign]
+        return network
+
+    def _process(self, pc: int, actor: Actor[Step]) -> Iterator[Step]:
+        """The steps of a process; of a replica, one iteration of the loop that they are."""
+        assert self.network is not None
+        if self.network.shape.processes[actor.process][2] > 1:
+            yield from self._block(pc + 1, (actor.replica,))
+        else:
+            yield from self._block(pc, ())
+
+    def _switch(self, old: Actor[Step], new: Actor[Step]) -> None:
+        tensors = {index: self._bound.tensors[index] for index in self._own}
+        old.state = (self._slots, self._lets, self._ends, tensors)
+        self._resume(new)
+
+    def _resume(self, actor: Actor[Step]) -> None:
+        self._slots, self._lets, self._ends, tensors = actor.state
+        for index, array in tensors.items():
+            self._bound.tensors[index] = array
+
+    def _hold(self, channel: int) -> None:
+        """The message that the process writes or has is where the channel's element is."""
+        assert self.network is not None
+        element = self._plan.records(Channel)[channel].element
+        buffer = self.network.buffer(channel)
+        self._bound.tensors[element] = self._memory.message(channel, buffer)
+
+    def _communicate(self, instr: Instr, pc: int, indices: tuple[int, ...]) -> Iterator[Any]:
+        """An instruction of a channel, other than RECV."""
+        network = self.network
+        assert network is not None
+        channel, replica = instr.operand1, network.actor.replica
+        queue = network.queues[channel]
+        op = Op(instr.opcode)
+        wait = Wait(op, channel, pc)
+        match op:
+            case Op.ROOM:
+                yield wait
+                self._hold(channel)
+            case Op.SEND:
+                yield wait
+                queue.send(replica)
+                network.messages += 1
+                yield TURN_ENDS
+            case Op.TAKE:
+                yield wait
+                if not queue.is_there(queue.next_taken(replica)):
+                    raise network.closed_error(wait)
+                queue.take(replica)
+                self._hold(channel)
+            case Op.DROP:
+                queue.leave(replica)
+            case _:
+                queue.closed[replica] = True
+
+    def _consume(self, instr: Instr, pc: int, indices: tuple[int, ...]) -> Iterator[Any]:
+        """The body of a RECV for each message."""
+        network = self.network
+        assert network is not None
+        replica = network.actor.replica
+        queue = network.queues[instr.operand1]
+        while True:
+            yield Wait(Op.RECV, instr.operand1, pc)
+            if not queue.is_there(queue.next_taken(replica)):
+                return
+            message = queue.take(replica)
+            self._hold(instr.operand1)
+            self._ends[len(indices)] = message + 1
+            yield from self._block(pc + 1, (*indices, message))
+            queue.leave(replica)
+            yield TURN_ENDS
 
     # What happens between tasks, for those who want to know. A group is a FOR_EACH or a SEQUENTIAL;
     # each of its phases waits for those before.
@@ -98,8 +206,8 @@ class Walk:
 
     def _block(
         self, pc: int, indices: tuple[int, ...], *, in_phases: bool = False
-    ) -> Iterator[Task]:
-        """The tasks from `pc` up to the END or HALT of that block."""
+    ) -> Iterator[Any]:
+        """The tasks from `pc` up to the END or HALT of that block, and where a process waits."""
         while True:
             instr = self._code[pc]
             if in_phases and instr.opcode != Op.END:
@@ -151,6 +259,12 @@ class Walk:
                     self._alloc(instr.operand1, pc, indices)
                     pc += 1
                 case Op.FREE:
+                    pc += 1
+                case Op.RECV:
+                    yield from self._consume(instr, pc, indices)
+                    pc = instr.operand2
+                case Op.ROOM | Op.SEND | Op.TAKE | Op.DROP | Op.CLOSE:
+                    yield from self._communicate(instr, pc, indices)
                     pc += 1
                 case Op.SLOT_LOAD:
                     self._slots[instr.operand1] = self._load(instr.operand2, pc + 1, indices)

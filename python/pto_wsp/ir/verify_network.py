@@ -1,0 +1,205 @@
+"""What is legal for channels and processes; `verify` has the rules for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from pto_wsp.error_codes import Code
+from pto_wsp.ir.nodes import (
+    Body,
+    Call,
+    Close,
+    Const,
+    Consume,
+    Loop,
+    Mode,
+    Module,
+    Network,
+    Order,
+    ParamDecl,
+    Receive,
+    Region,
+    Send,
+    TensorDecl,
+    TensorKind,
+)
+from pto_wsp.ir.rewrite import walk
+from pto_wsp.ir.text import given_params
+from pto_wsp.ir.verify_decls import name_faults
+from pto_wsp.ir.verify_expr import MAX_RANK, Fault, Faults, Rule, Scope
+from pto_wsp.srcloc import SrcLoc
+
+MAX_DEPTH = 0xFFFF  # a 16-bit field counts the buffers
+MAX_REPLICAS = 4096
+MAIN = "main"  # the process of the statements in front of a network
+
+Holding: TypeAlias = Consume | Receive
+
+
+def channel_fits(tensor: TensorDecl, _: Scope) -> Faults:
+    what = f"{tensor.kind.value} '{tensor.name}'"
+    if (tensor.slots is not None) is not (tensor.kind is TensorKind.CHANNEL):
+        yield Fault(f"{what} has buffers or lacks them", "channels have them, others have none")
+        return
+    if tensor.slots is None:
+        return
+    slots = tensor.slots
+    if tensor.rank >= MAX_RANK:
+        yield Fault(f"{what} has messages of rank {tensor.rank}", f"at most {MAX_RANK - 1}")
+    if len(tensor.shape) != tensor.rank:
+        yield Fault(f"{what} has {len(tensor.shape)} extents and rank {tensor.rank}")
+    if not all(isinstance(size, Const) and size.value > 0 for size in tensor.shape):
+        yield Fault(f"{what} has messages of no fixed size", "extents are positive constants")
+    if not 0 <= slots.depth <= MAX_DEPTH:
+        yield _channel(f"{what} has depth {slots.depth}", f"it is between 0 and {MAX_DEPTH}")
+    if not 0 <= slots.initial <= slots.depth:
+        why = f"it has {slots.depth} buffers"
+        fix = "give it a depth of at least that"
+        yield _channel(f"{what} begins with {slots.initial} messages", why, fix)
+    if slots.latency < 0:
+        yield _channel(f"{what} has latency {slots.latency}", "it is at least 0")
+
+
+def _channel(message: str, why: str | None = None, fix: str | None = None) -> Fault:
+    return Fault(message, why, fix, code=Code.CHANNEL)
+
+
+def _declared(name: str, scope: Scope) -> Faults:
+    tensor = scope.tensors.get(name)
+    if tensor is None or tensor.kind is not TensorKind.CHANNEL:
+        yield Fault(f"'{name}' is no channel")
+
+
+def message_is_written_once(stmt: Send, scope: Scope) -> Faults:
+    yield from _declared(stmt.channel, scope)
+    call = stmt.body[0] if len(stmt.body) == 1 else None
+    if not isinstance(call, Call):
+        yield Fault(f"what is sent to '{stmt.channel}' is not one call")
+        return
+    if stmt.channel in scope.temps:
+        why = "a process that both receives and sends them would wait for itself"
+        yield _channel(f"'{stmt.channel}' is sent to where a message of it is held", why)
+    kernel = scope.kernels.get(call.kernel)
+    params = () if kernel is None else given_params(kernel)
+    modes = [
+        param.mode
+        for param, arg in zip(params, call.args, strict=False)
+        if isinstance(param, ParamDecl) and isinstance(arg, Region) and arg.tensor == stmt.channel
+    ]
+    if modes != [Mode.OUT]:
+        why = "one Out parameter of the call is the message"
+        yield _channel(f"kernel '{call.kernel}' does not write the message of a send", why)
+
+
+def message_is_not_held(stmt: Holding, scope: Scope) -> Faults:
+    yield from _declared(stmt.channel, scope)
+    if stmt.channel in scope.temps:
+        why = "there is a message of it here already, for the rest of this body"
+        yield _channel(f"another message of '{stmt.channel}' is received", why)
+
+
+def closed_is_a_channel(stmt: Close, scope: Scope) -> Faults:
+    yield from _declared(stmt.channel, scope)
+
+
+def network_has_processes(stmt: Network, _: Scope) -> Faults:
+    names: set[str] = set()
+    for process in stmt.processes:
+        yield from name_faults("process name", process.name)
+        if process.name in names or process.name == MAIN:
+            yield Fault(f"two processes are called '{process.name}'", code=Code.PROCESS)
+        names.add(process.name)
+        if not process.body:
+            yield Fault(f"process '{process.name}' does nothing", code=Code.PROCESS)
+        if process.replicated and not _is_replica_loop(process.body):
+            yield Fault(f"replicated process '{process.name}' is not one loop over its replicas")
+    if not stmt.processes:
+        yield Fault("a network without processes", code=Code.PROCESS)
+
+
+def _is_replica_loop(body: Body) -> bool:
+    loop = body[0] if len(body) == 1 else None
+    return (
+        isinstance(loop, Loop)
+        and loop.order is Order.PARALLEL
+        and loop.start == Const(0)
+        and isinstance(loop.extent, Const)
+        and 1 <= loop.extent.value <= MAX_REPLICAS
+    )
+
+
+def network_is_last(module: Module, _: Scope) -> Faults:
+    """Processes stand at the end of the whole, and nowhere else."""
+    nested = [stmt for stmt in walk(module.body) if isinstance(stmt, Network)]
+    if nested and (len(nested) > 1 or nested[0] is not module.body[-1]):
+        yield Fault("a network inside of something", "it is the last statement of a module")
+
+
+def channels_join_two_processes(module: Module, _: Scope) -> Faults:
+    """One process sends, one other takes."""
+    senders = dict(_users(module, (Send, Close)))
+    takers = dict(_users(module, (Consume, Receive)))
+    for tensor in module.tensors:
+        if tensor.kind is not TensorKind.CHANNEL:
+            continue
+        sending, taking = senders.get(tensor.name, {}), takers.get(tensor.name, {})
+        yield from _one("send to", tensor, sending)
+        yield from _one("receive from", tensor, taking)
+        for process in sending.keys() & taking.keys():
+            why = f"process '{process}' would wait for itself"
+            fix = "keep the value in a Tensor, or let another process send it back"
+            yield _channel(f"both ends of channel '{tensor.name}' are in one process", why, fix)
+        if not sending and not taking:
+            continue
+        if not taking:
+            fix = f"consume it: with consume({tensor.name}) as message: ..."
+            yield _channel(f"nobody consumes channel '{tensor.name}'", _at(sending), fix)
+        if not sending and not (tensor.slots and tensor.slots.initial):
+            yield _channel(f"nobody sends to channel '{tensor.name}'", _at(taking))
+
+
+def _one(verb: str, tensor: TensorDecl, users: dict[str, SrcLoc | None]) -> Faults:
+    if len(users) > 1:
+        names = " and ".join(f"'{name}'" for name in users)
+        why = "the order of messages would depend on who is faster"
+        fix = "give each of them a channel of its own, or replicate one process"
+        yield _channel(f"processes {names} {verb} channel '{tensor.name}'", why, fix)
+
+
+def _at(users: dict[str, SrcLoc | None]) -> str:
+    (name, loc), *_ = users.items()
+    return f"process '{name}' uses it" + ("" if loc is None else f" at {loc}")
+
+
+def _users(
+    module: Module, kinds: tuple[type, ...]
+) -> Iterator[tuple[str, dict[str, SrcLoc | None]]]:
+    """By channel, the processes that use it in this way, with a place each."""
+    found: dict[str, dict[str, SrcLoc | None]] = {}
+    for name, body in processes_of(module):
+        for stmt in walk(body):
+            if isinstance(stmt, kinds) and isinstance(stmt, Send | Close | Consume | Receive):
+                found.setdefault(stmt.channel, {}).setdefault(name, stmt.loc)
+    yield from found.items()
+
+
+def processes_of(module: Module) -> Iterator[tuple[str, Body]]:
+    """The processes of a module, the statements in front of a network being one."""
+    network = module.body[-1] if module.body else None
+    if not isinstance(network, Network):
+        yield MAIN, module.body
+        return
+    yield MAIN, module.body[:-1]
+    for process in network.processes:
+        yield process.name, process.body
+
+
+SEND_RULES: tuple[Rule[Send], ...] = (message_is_written_once,)
+HOLDING_RULES: tuple[Rule[Holding], ...] = (message_is_not_held,)
+CLOSE_RULES: tuple[Rule[Close], ...] = (closed_is_a_channel,)
+NETWORK_RULES: tuple[Rule[Network], ...] = (network_has_processes,)
+MODULE_NETWORK_RULES: tuple[Rule[Module], ...] = (
+    network_is_last,
+    channels_join_two_processes,
+)
