@@ -46,6 +46,7 @@ from pto_wsp.frontend import P as P
 from pto_wsp.frontend import PagedTensor as PagedTensor
 from pto_wsp.frontend import Parallel as Parallel
 from pto_wsp.frontend import Pools as Pools
+from pto_wsp.frontend import Process as Process
 from pto_wsp.frontend import Ragged as Ragged
 from pto_wsp.frontend import ReadyPolicy as ReadyPolicy
 from pto_wsp.frontend import Scalar as Scalar

@@ -118,7 +118,7 @@ class CodeText:
                 return f"let{first} = {expr(second)}"
             case Op.SLOT_SET:
                 return f"{slot_name(plan, first)} = {expr(second)}"
-            case Op.SEND | Op.CLOSE:
+            case Op.SEND | Op.CLOSE | Op.TAKE | Op.DROP | Op.ROOM:
                 channel = plan.string(plan.records(Channel)[first].name)
                 return f"{name} {channel}" + (f" of site {second}" if name == "send" else "")
             case Op.BREAK:

@@ -307,7 +307,7 @@ class Network:
         else:
             message = queue.next_taken(actor.replica)
             text = f"waits for message {message} of {name} (empty, {used} buffers in use)"
-        loc = self._plan.loc(Section.CODE, wait.pc)
+        loc = self._plan.debug_loc(Section.CODE, wait.pc)
         at = "" if loc is None else f" ({loc.file}:{loc.line})"
         return f"process {actor.name} {text}{at}"
 
