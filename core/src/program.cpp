@@ -105,7 +105,8 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
   }
   auto out = std::make_unique<QueuedRun>();
   out->program = this;
-  out->run = std::make_unique<Run>(std::move(parts), config_, &kernels_, workers_, seed_, hashed,
+  const u32 workers = Run::workers_for(*parts.plan, config_, workers_);
+  out->run = std::make_unique<Run>(std::move(parts), config_, &kernels_, workers, seed_, hashed,
                                    std::move(control));
   const std::lock_guard lock(pool_->mutex);
   out->trace_file = pool_->trace_file;

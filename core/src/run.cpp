@@ -5,6 +5,23 @@
 
 namespace ptowsp {
 
+namespace {
+
+// On a virtual clock a process is a machine of its own, unless the schedule says who runs what.
+bool has_worker_each(const BoundPlan& plan, const ScheduleConfig& config) {
+  return plan.is_network() && config.trace == TracePolicy::CYCLES && !config.issued &&
+         config.ready == ReadyPolicy::AUTO;
+}
+
+}  // namespace
+
+u32 Run::workers_for(const BoundPlan& plan, const ScheduleConfig& config, u32 workers) {
+  if (!has_worker_each(plan, config)) return workers;
+  u32 cursors = 0;
+  for (const BoundProcess& process : plan.processes()) cursors += process.replicas;
+  return cursors;
+}
+
 Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelSlot>* kernels,
          u32 workers, u64 seed, bool hashed, RunControl control)
     : plan_(std::move(parts.plan)),
@@ -16,6 +33,7 @@ Run::Run(RunParts parts, const ScheduleConfig& config, const std::vector<KernelS
       traced_(config.trace != TracePolicy::NONE),
       hashed_(hashed),
       alone_(workers == 1),
+      pinned_(has_worker_each(*plan_, config)),
       seed_(seed),
       next_iteration_(0) {
   workers_.reserve(workers);
@@ -65,6 +83,7 @@ void Run::begin(std::unique_ptr<FlowMemory> memory) {
   if (flow_->network() != nullptr) flow_->network()->clear_initial();
   set_forks();
   if (traced_) begin_trace();
+  if (mode_ == Mode::Virtual) begin_virtual();
   if (config_.issued) {
     const u64 seed = control_with_.seed.value_or(seed_);
     issuer_.emplace(*plan_, config_, workers(), flow_->places(), seed);

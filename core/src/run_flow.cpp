@@ -11,8 +11,10 @@ namespace ptowsp {
 
 // A task that may start now. If it is the only one, it needs no place in order.
 inline void Run::make_ready(u32 worker, u32 slot) {
+  if (pinned_) worker = flow_->process_of(slot);
+  if (!arrivals_.empty() && is_under_way(worker, slot)) return;
   Worker& me = *workers_[worker];
-  if (traced_) ready_ticks_[slot] = me.now;
+  if (traced_) ready_ticks_[slot] = pinned_ ? virtual_now_ : me.now;
   if (config_.ready == ReadyPolicy::AUTO) {
     if (me.own->size() == 0 && me.next == kNil) {
       me.next = slot;
@@ -90,13 +92,13 @@ inline bool Run::find_task(u32 worker, u32* slot, bool* stolen) {
     return true;
   }
   if (me.deque->pop(slot)) return true;
-  if (!steal(worker, slot)) return false;
+  if (pinned_ || !steal(worker, slot)) return false;
   *stolen = true;
   me.stolen += 1;
   return true;
 }
 
-// For a controlled run, which calls them seldom.
+// For controlled and virtual runs, which call them seldom.
 void Run::push_ready(u32 worker, u32 slot) { make_ready(worker, slot); }
 bool Run::take_ready(u32 worker, u32* slot, bool* stolen) {
   return find_task(worker, slot, stolen);

@@ -89,6 +89,7 @@ bool Run::take_issued(u32 worker, Issuer::Taken* task) {
 // The tasks that waited only for this one.
 void Run::collect_arrivals(Worker* me, u32 slot) {
   finish_slot(me, slot, [&](u32 next) {
+    if (!arrivals_.empty() && is_under_way(0, next)) return;
     if (traced_) ready_ticks_[next] = me->now;
     me->arrived.push_back(next);
   });
@@ -132,6 +133,9 @@ void Run::commit_issued(u32 worker) {
 
 // Under the token.
 void Run::issue_held(u32 worker) {
+  if (!arrivals_.empty()) {
+    std::erase_if(held_, [this](u32 slot) { return is_under_way(0, slot); });
+  }
   if (held_.empty()) return;
   if (traced_) {
     for (const u32 slot : held_) ready_ticks_[slot] = now();

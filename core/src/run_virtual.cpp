@@ -4,6 +4,7 @@
 // has the same trace each time.
 //
 // Bodies run when their tasks start. What they read is there: the tasks they wait for have ended.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <queue>
@@ -23,6 +24,71 @@ struct Run::Ending {
     return at != other.at ? at > other.at : order > other.order;
   }
 };
+
+void Run::begin_virtual() {
+  if (pinned_) flow_->note_processes();
+  for (const BoundChannel& channel : plan_->channels()) {
+    if (channel.latency == 0) continue;
+    arrivals_.resize(plan_->channels().size());
+    arrivals_[static_cast<std::size_t>(&channel - plan_->channels().data())].resize(
+        channel.buffers);
+  }
+}
+
+// Calls fn(channel, buffer, mode) for each message of a channel with latency that a task touches.
+template <class Fn>
+void Run::each_message(u32 slot, Fn fn) {
+  const TaskTable& table = flow_->table();
+  const BoundSite& site = plan_->sites()[table[slot].site()];
+  i64 packed[kMaxVars];
+  i64 vars[kMaxVars] = {};
+  table.get_loops(slot, packed, site.level + site.num_registers);
+  BoundPlan::unpack(site, packed, vars);
+  for (u32 p = 0; p < site.num_accesses; ++p) {
+    const BoundAccess& a = plan_->access(plan_->site_access(site, p));
+    for (std::size_t c = 0; c < arrivals_.size(); ++c) {
+      const BoundChannel& channel = plan_->channels()[c];
+      if (arrivals_[c].empty() || channel.element != a.tensor) continue;
+      fn(c, static_cast<std::size_t>(vars[plan_->copy_variable(channel.alloc)]), a.mode);
+    }
+  }
+}
+
+// Whether a task that could start waits for a message; then it is ready when that arrives.
+bool Run::is_under_way(u32 worker, u32 slot) {
+  u64 at = 0;
+  each_message(slot, [&](std::size_t channel, std::size_t buffer, u32 mode) {
+    if (reads(mode)) at = std::max(at, arrivals_[channel][buffer]);
+  });
+  if (at <= virtual_now_) return false;
+  under_way_.push_back({at, under_way_order_++, worker, slot});
+  std::push_heap(under_way_.begin(), under_way_.end(), std::greater<>());
+  return true;
+}
+
+// A task ends at this moment: what it wrote arrives later.
+void Run::note_message(u32 slot) {
+  if (arrivals_.empty()) return;
+  each_message(slot, [&](std::size_t channel, std::size_t buffer, u32 mode) {
+    if (reads(mode)) return;
+    arrivals_[channel][buffer] = virtual_now_ + plan_->channels()[channel].latency;
+  });
+}
+
+// The first message that is under way arrives.
+void Run::deliver() {
+  std::pop_heap(under_way_.begin(), under_way_.end(), std::greater<>());
+  const UnderWay task = under_way_.back();
+  under_way_.pop_back();
+  virtual_now_ = task.at;
+  workers_[task.worker]->now = task.at;
+  if (issuer_) {
+    held_.push_back(task.slot);
+    issue_held(task.worker);
+  } else {
+    push_ready(task.worker, task.slot);
+  }
+}
 
 bool Run::cycles_of(u32 site, const i64* loops, u64 task_id, u64* out, Error* error) const {
   i64 cycles = 0;
@@ -45,7 +111,7 @@ bool Run::start_virtual(u32 worker, Ending* out) {
   u32 slot = kNil;
   bool stolen = false;
   if (!take_any(worker, &slot, &stolen)) return false;
-  if (me.own->size() > 0 && me.deque->size() <= 0 && workers() > 1) share(&me);
+  if (me.own->size() > 0 && me.deque->size() <= 0 && workers() > 1 && !pinned_) share(&me);
   const TaskTable::Record& r = flow_->table()[slot];
   const BoundSite& site = plan_->sites()[r.site()];
   i64 loops[kMaxVars];
@@ -84,6 +150,7 @@ void Run::end_virtual(const Ending& task) {
   virtual_now_ = me.now = task.at;
   me.closed.store(true, std::memory_order_relaxed);
   me.done.store(me.tasks, std::memory_order_release);
+  note_message(task.slot);
   end_any(task.worker, task.slot);
 }
 
@@ -119,7 +186,11 @@ void Run::work_virtual() {
     }
     poll_interrupt();
     const u64 timer = issuer_ ? issuer_->waits_until() : 0;  // of a rate limit that holds something
-    if (timer > virtual_now_ && (endings.empty() || timer < endings.top().at)) {
+    const u64 arrives = under_way_.empty() ? UINT64_MAX : under_way_.front().at;
+    if (!under_way_.empty() && (endings.empty() || arrives < endings.top().at) &&
+        (timer <= virtual_now_ || arrives <= timer)) {
+      deliver();
+    } else if (timer > virtual_now_ && (endings.empty() || timer < endings.top().at)) {
       virtual_now_ = timer;
     } else if (!endings.empty()) {
       last = endings.top().worker;

@@ -358,6 +358,15 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
 #ifdef PTOWSP_MUTANTS
   undo_disabled(out);
 #endif
+  if (plan.has(Feature::CHANNEL) && out->matching != Matching::Overlap) {
+    return refuse(error, Status::SCHEDULE_ERROR,
+                  "messages are ordered by their regions: processes need a complete dependence "
+                  "policy, such as hybrid()");
+  }
+  if (plan.has(Feature::CHANNEL) && !out->orders.empty()) {
+    return refuse(error, Status::SCHEDULE_ERROR,
+                  "processes take turns in generating tasks, which order() would change");
+  }
   // The order of generation is that of running, too, unless the schedule says otherwise.
   const bool in_order = std::any_of(out->orders.begin(), out->orders.end(), [](const LoopOrder& o) {
     return o.policy != OrderPolicy::PARALLEL;

@@ -174,6 +174,12 @@ class Flow {
 
   // Null unless the plan has processes.
   const Network* network() const { return network_ ? &*network_ : nullptr; }
+  // From now on process_of() tells which cursor of the network made a slot's task.
+  void note_processes() {
+    lane_of_.resize(table_.capacity());
+    notes_processes_ = true;
+  }
+  u32 process_of(u32 slot) const { return lane_of_[slot]; }
 
   // For tasks that run where they are generated, without records.
   Cursor& cursor() { return *cursor_; }
@@ -352,6 +358,7 @@ class Flow {
     record_->set(cursor_->site, count);
     record_->task_id = cursor_->task_id + static_cast<u64>(done);
     if (!lanes_.empty()) enter_lane(task.slot, count);
+    if (notes_processes_) lane_of_[task.slot] = part_;
     table_.set_loops(record_, cursor_->vars, maker.level, done);
     for (u32 r = 0; r < maker.site->num_registers; ++r) {
       table_.set_register(record_, maker.level + r, cursor_->vars[maker.site->registers[r]]);
@@ -576,6 +583,7 @@ class Flow {
   std::optional<Network> network_;
   std::vector<Part> parts_;  // by cursor
   u32 part_ = 0;             // at work
+  bool notes_processes_ = false;
   // Where a loop's iterations are generated several at a time:
   std::vector<Lane> lanes_;
   std::vector<LoopOrder> orders_;

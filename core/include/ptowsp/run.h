@@ -11,6 +11,7 @@
 //            open it takes its own in the order of generation; work_steal() takes the newest, and
 //            fifo() keeps one set for all workers, always the smallest seq first.
 //   Virtual  a Flow whose workers are simulated by one thread, in the order of a virtual clock.
+//            Processes have a worker each there, unless the schedule places tasks.
 // Inline and Split serve only the default ready and start policies, which leave the order open. A
 // Flow under the default policies whose tasks turn out to run one after the other anyway goes on
 // inline for a while, since handing them around costs more than running them. A recorded run is
@@ -74,6 +75,8 @@ class Run {
   void begin(std::unique_ptr<FlowMemory> memory);
   // Comes after all work(). What the next run may use; nothing, if this one failed.
   RunParts end();
+  // How many workers a run of this plan has where the program has `workers`.
+  static u32 workers_for(const BoundPlan& plan, const ScheduleConfig& config, u32 workers);
   // Before begin(). Whatever is recorded goes there.
   void set_trace(std::unique_ptr<TraceMemory> memory, std::unique_ptr<TraceSpool> spool);
   bool is_traced() const { return traced_; }
@@ -200,7 +203,23 @@ class Run {
 
   // run_virtual.cpp
   struct Ending;
+  // A task whose message has not arrived yet, though the task that wrote it has ended.
+  struct UnderWay {
+    u64 at = 0;
+    u64 order = 0;
+    u32 worker = 0;
+    u32 slot = 0;
+    bool operator>(const UnderWay& other) const {
+      return at != other.at ? at > other.at : order > other.order;
+    }
+  };
   void work_virtual();
+  void begin_virtual();
+  bool is_under_way(u32 worker, u32 slot);
+  void note_message(u32 slot);
+  void deliver();
+  template <class Fn>
+  void each_message(u32 slot, Fn fn);
   bool start_virtual(u32 worker, Ending* out);
   void end_virtual(const Ending& task);
   void generate_virtual(u32 worker);
@@ -325,6 +344,7 @@ class Run {
   const bool traced_;
   const bool hashed_;  // the task hash is added up
   const bool alone_;   // one worker: nobody adds edges while it ends a task
+  const bool pinned_;  // Virtual: each process has a worker of its own
   const u64 seed_;
   std::optional<Prefetcher> prefetcher_;
   Clock clock_;
@@ -389,6 +409,10 @@ class Run {
   std::optional<GeneratorTrace> notes_;  // of the token holder
   std::optional<Keys> keys_;             // Virtual
   u64 virtual_now_ = 0;                  // Virtual: cycles since the run began
+  // Virtual, where messages take time: by channel and buffer, when the last one arrives.
+  std::vector<std::vector<u64>> arrivals_;
+  std::vector<UnderWay> under_way_;  // a heap
+  u64 under_way_order_ = 0;
 
   i64 last_iteration_ = 0;  // Split: past the loop
   i64 range_ = 1;           // Split: iterations a worker takes at once
