@@ -176,10 +176,8 @@ struct Signals {
 
 class NativeRun {
  public:
-  NativeRun(ptowsp_run* run, uint32_t workers, Exceptions* exceptions, nb::object program,
-            nb::object values)
+  NativeRun(ptowsp_run* run, Exceptions* exceptions, nb::object program, nb::object values)
       : run_(run),
-        workers_(workers),
         exceptions_(exceptions),
         program_(std::move(program)),
         values_(std::move(values)) {}
@@ -225,8 +223,8 @@ class NativeRun {
   }
 
   std::vector<uint64_t> worker_tasks() const {
-    std::vector<uint64_t> counts(workers_);
-    ptowsp_run_worker_tasks(run_, counts.data());
+    std::vector<uint64_t> counts(ptowsp_run_worker_tasks(run_, nullptr, 0));
+    ptowsp_run_worker_tasks(run_, counts.data(), counts.size());
     return counts;
   }
 
@@ -265,7 +263,6 @@ class NativeRun {
 
  private:
   ptowsp_run* run_;
-  uint32_t workers_;
   Exceptions* exceptions_;  // of the program
   nb::object program_;      // these outlive the run
   nb::object values_;
@@ -273,7 +270,7 @@ class NativeRun {
 
 class NativeProgram {
  public:
-  NativeProgram(ptowsp_program* program, uint32_t workers) : program_(program), workers_(workers) {}
+  explicit NativeProgram(ptowsp_program* program) : program_(program) {}
   NativeProgram(const NativeProgram&) = delete;
   NativeProgram& operator=(const NativeProgram&) = delete;
   ~NativeProgram() {
@@ -297,8 +294,8 @@ class NativeProgram {
     ptowsp_program* program = ptowsp_program_new(plan, &options, &error);
     ptowsp_plan_free(plan);
     if (program == nullptr) return nb::make_tuple(nb::none(), error_tuple(error));
-    return nb::make_tuple(
-        nb::cast(new NativeProgram(program, workers), nb::rv_policy::take_ownership), nb::none());
+    return nb::make_tuple(nb::cast(new NativeProgram(program), nb::rv_policy::take_ownership),
+                          nb::none());
   }
 
   void set_native_kernel(uint32_t kernel, uintptr_t address, uint64_t scratch, uint64_t sharing) {
@@ -434,15 +431,13 @@ class NativeProgram {
                                         control, Signals::poll, &signals, error);
     }
     if (run == nullptr) return {};
-    auto* native = new NativeRun(run, program.workers_, &program.exceptions_, std::move(self),
-                                 std::move(values));
+    auto* native = new NativeRun(run, &program.exceptions_, std::move(self), std::move(values));
     nb::object out = nb::cast(native, nb::rv_policy::take_ownership);
     signals.rethrow();
     return out;
   }
 
   ptowsp_program* program_;
-  uint32_t workers_;
   Arguments arguments_;
   Exceptions exceptions_;
   std::deque<PythonKernel> kernels_;  // in a deque, since the core knows their addresses

@@ -197,10 +197,12 @@ void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats) {
   *stats = run->queued->orphan ? ptowsp_stats{} : run->queued->run->stats();
 }
 
-void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts) {
-  for (uint32_t w = 0; w < run->queued->run->workers(); ++w) {
+size_t ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts, size_t capacity) {
+  const uint32_t workers = run->queued->run->workers();
+  for (uint32_t w = 0; w < workers && w < capacity; ++w) {
     counts[w] = run->queued->run->worker_tasks(w);
   }
+  return workers;
 }
 
 size_t ptowsp_run_trace(const ptowsp_run* run, ptowsp_event* events, size_t capacity) {

@@ -37,10 +37,10 @@ bool Binder::bind_channel(u32 channel) {
   const i64 no_vars[kMaxVars] = {};
   if (!out_.value(record.depth, no_vars, &depth, &error_)) return false;
   if (depth < 0 || depth > kMostBuffers || record.initial > depth) {
-    error_ = Error::make(Status::BIND_ERROR,
-                         "channel '" + std::string(plan_.string(record.name)) + "' has depth " +
-                             std::to_string(depth) + " and begins with " +
-                             std::to_string(record.initial) + " messages");
+    error_ = Error::make(Status::BIND_ERROR, "channel '" + std::string(plan_.string(record.name)) +
+                                                 "' has depth " + std::to_string(depth) +
+                                                 " and begins with " +
+                                                 std::to_string(record.initial) + " messages");
     error_.at_record(Section::CHANNEL, channel, nullptr, 0);
     return false;
   }
@@ -93,7 +93,8 @@ bool Binder::bind_process(u32 process) {
         extent = 0;
       }
     }
-    if (!loops || start != 0 || extent != replicas) return refuse("is not a loop over its replicas");
+    if (!loops || start != 0 || extent != replicas)
+      return refuse("is not a loop over its replicas");
   }
   out_.processes_.push_back(out);
   return true;

@@ -311,9 +311,8 @@ i64 Cursor::end_of_loop(const BoundPlan& plan, u32 wanted) const {
   u32 loops = 0;
   for (u32 d = 0; d < depth; ++d) {
     const auto op = static_cast<Op>(plan.code()[frames[d].pc].opcode);
-    const bool is_loop =
-        op == Op::PARALLEL_FOR || op == Op::FOR_EACH || op == Op::SELECT || op == Op::LOOP_WHILE ||
-        op == Op::RECV;
+    const bool is_loop = op == Op::PARALLEL_FOR || op == Op::FOR_EACH || op == Op::SELECT ||
+                         op == Op::LOOP_WHILE || op == Op::RECV;
     if (is_loop && loops++ == wanted) return frames[d].end;
   }
   return 0;

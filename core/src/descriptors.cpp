@@ -62,11 +62,13 @@ bool DescriptorWriter::run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt
       return false;
     }
     if (event != Event::Task) continue;
-    const u32 opener = walk_.cursor().depth > 0 ? walk_.cursor().frames[walk_.cursor().depth - 1].pc : 0;
+    const u32 opener =
+        walk_.cursor().depth > 0 ? walk_.cursor().frames[walk_.cursor().depth - 1].pc : 0;
     const bool leaf = walk_.cursor().depth > 0 && plan_.is_leaf(opener, walk_.cursor().site);
     i64 count = leaf ? walk_.most(std::min(walk_.cursor().leaf_left(), kMostAtOnce)) : 1;
     if (walk_.cursor().task_id < capacity) {
-      count = static_cast<i64>(std::min<u64>(static_cast<u64>(count), capacity - walk_.cursor().task_id));
+      count = static_cast<i64>(
+          std::min<u64>(static_cast<u64>(count), capacity - walk_.cursor().task_id));
       if (!write_rows(out + walk_.cursor().task_id * columns_, count, error)) {
         blame(out + walk_.cursor().task_id * columns_, count, error);
         return false;
@@ -86,7 +88,8 @@ bool DescriptorWriter::run(u32* out, u64 capacity, ptowsp_interrupt_fn interrupt
 void DescriptorWriter::blame(u32* out, i64 count, Error* error) {
   const u32 level = plan_.sites()[walk_.cursor().site].level;
   u64 task = walk_.cursor().task_id;
-  for (i64 k = 1; k < count && write_rows(out, 1, error); ++k, ++task) walk_.cursor().vars[level - 1] += 1;
+  for (i64 k = 1; k < count && write_rows(out, 1, error); ++k, ++task)
+    walk_.cursor().vars[level - 1] += 1;
   if (count > 1) write_rows(out, 1, error);
   error->at_task(walk_.cursor().site, task, walk_.cursor().vars, level);
 }
@@ -166,7 +169,8 @@ bool DescriptorWriter::write_rows(u32* out, i64 count, Error* error) {
       walk_.cursor().vars[inner] = first + k;
       i64 value = 0;
       const BoundExpr& e = plan_.field(cell(walk_.cursor().site, c).arg);
-      if (!plan_.eval(e, walk_.cursor().vars, &value, error) || !fits(c, value, error)) return false;
+      if (!plan_.eval(e, walk_.cursor().vars, &value, error) || !fits(c, value, error))
+        return false;
       row[c] = static_cast<u32>(value);
     }
     walk_.cursor().vars[inner] = first;

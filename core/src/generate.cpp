@@ -4,8 +4,7 @@
 
 namespace ptowsp {
 
-Generator::Generator(const BoundPlan& plan)
-    : plan_(plan), walk_(plan), regions_(kMaxTensorArgs) {
+Generator::Generator(const BoundPlan& plan) : plan_(plan), walk_(plan), regions_(kMaxTensorArgs) {
   for (const BoundSite& site : plan.sites()) {
     formed_.push_back(has_form(site) ? 1 : 0);
     forms_.push_back(formed_.back() != 0 ? make_form(site) : HashForm{});
@@ -124,8 +123,10 @@ bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
     }
     if (event != Event::Task) continue;
     const BoundSite& site = plan_.sites()[walk_.cursor().site];
-    const u32 opener = walk_.cursor().depth > 0 ? walk_.cursor().frames[walk_.cursor().depth - 1].pc : 0;
-    if (formed_[walk_.cursor().site] != 0 && walk_.cursor().depth > 0 && plan_.is_leaf(opener, walk_.cursor().site)) {
+    const u32 opener =
+        walk_.cursor().depth > 0 ? walk_.cursor().frames[walk_.cursor().depth - 1].pc : 0;
+    if (formed_[walk_.cursor().site] != 0 && walk_.cursor().depth > 0 &&
+        plan_.is_leaf(opener, walk_.cursor().site)) {
       leaf_tasks(walk_.most(std::min(walk_.cursor().leaf_left(), kMostAtOnce)));
     } else if (formed_[walk_.cursor().site] != 0) {
       formed_task(site);
@@ -149,7 +150,8 @@ bool Generator::one_task(Error* error) {
   u64* out = line(walk_.cursor().task_id);
   *out++ = walk_.cursor().site;
   for (u32 l = 0; l < site.level; ++l) *out++ = static_cast<u64>(walk_.cursor().vars[l]);
-  if (!plan_.regions(walk_.cursor().site, walk_.cursor().task_id, walk_.cursor().vars, regions_.data(), error)) {
+  if (!plan_.regions(walk_.cursor().site, walk_.cursor().task_id, walk_.cursor().vars,
+                     regions_.data(), error)) {
     return false;
   }
   for (u32 p = 0; p < site.num_accesses; ++p) *out++ = regions_[p].byte_lo;

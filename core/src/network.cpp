@@ -210,10 +210,10 @@ Network::Step Network::take(Actor* actor, Instr instr, Error* error) {
       return Step::Goes;
     }
     const Channel record = plan_.plan().get<Section::CHANNEL>(instr.operand1);
-    *error = Error::make(Status::CHANNEL_CLOSED,
-                         name(*actor) + " receives message " + std::to_string(message) +
-                             " of channel '" + std::string(plan_.plan().string(record.name)) +
-                             "', which is closed: no more come");
+    *error = Error::make(Status::CHANNEL_CLOSED, name(*actor) + " receives message " +
+                                                     std::to_string(message) + " of channel '" +
+                                                     std::string(plan_.plan().string(record.name)) +
+                                                     "', which is closed: no more come");
     error->at_record(Section::CODE, cursor.pc, cursor.vars, cursor.level);
     return Step::Fails;
   }
@@ -255,12 +255,12 @@ bool Network::check_gaps(Error* error) const {
       const u64 expected = total > r ? (total - r + n - 1) / n : 0;
       if (s.sent[r] == expected) continue;
       const Channel record = plan_.plan().get<Section::CHANNEL>(c);
-      *error = Error::make(Status::CHANNEL_GAP,
-                           "replica " + std::to_string(r) + " has sent " +
-                               std::to_string(s.sent[r]) + " messages to channel '" +
-                               std::string(plan_.plan().string(record.name)) +
-                               "' where it should have sent " + std::to_string(expected) +
-                               ": messages of replicas are collected in turn");
+      *error =
+          Error::make(Status::CHANNEL_GAP,
+                      "replica " + std::to_string(r) + " has sent " + std::to_string(s.sent[r]) +
+                          " messages to channel '" + std::string(plan_.plan().string(record.name)) +
+                          "' where it should have sent " + std::to_string(expected) +
+                          ": messages of replicas are collected in turn");
       error->at_record(Section::CHANNEL, c, nullptr, 0);
       return false;
     }
@@ -284,10 +284,9 @@ std::string Network::line(Section section, u32 record) const {
 std::string Network::name(const Actor& actor) const {
   const BoundProcess& process = plan_.processes()[actor.process];
   std::string text = "process '";
-  text += process.record == kNone
-              ? "main"
-              : std::string(plan_.plan().string(
-                    plan_.plan().get<Section::PROCESS>(process.record).name));
+  text += process.record == kNone ? "main"
+                                  : std::string(plan_.plan().string(
+                                        plan_.plan().get<Section::PROCESS>(process.record).name));
   text += "'";
   if (process.replicated) text += " replica " + std::to_string(actor.replica);
   return text;
@@ -297,8 +296,7 @@ std::string Network::describe(const Actor& actor) const {
   const State& s = states_[actor.waits];
   const Channel record = plan_.plan().get<Section::CHANNEL>(actor.waits);
   const auto op = static_cast<Op>(plan_.code()[actor.cursor.pc].opcode);
-  const std::string channel =
-      "channel '" + std::string(plan_.plan().string(record.name)) + "'";
+  const std::string channel = "channel '" + std::string(plan_.plan().string(record.name)) + "'";
   std::string text = name(actor);
   if (op == Op::ROOM) {
     text += " waits for a free buffer of " + channel + " (" + std::to_string(s.in_use) + " of " +

@@ -379,11 +379,10 @@ void Run::end_any(u32 worker, u32 slot) {
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.
 bool Run::runs_serially() {
-  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
-                          config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
-                          !flow_->has_lanes() && config_.window_bytes == 0 &&
-                          config_.batch_deps == 0 && mode_ == Mode::Flow &&
-                          flow_->network() == nullptr;
+  const bool open_order =
+      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
+      !flow_->has_lanes() && config_.window_bytes == 0 && config_.batch_deps == 0 &&
+      mode_ == Mode::Flow && flow_->network() == nullptr;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;

@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   if (run == NULL) return fail("bindings", &error);
   if (ptowsp_run_wait(run, -1, &error) != PTOWSP_Status_OK) return fail("run", &error);
   ptowsp_run_stats(run, &stats);
-  ptowsp_run_worker_tasks(run, per_worker);
+  ptowsp_run_worker_tasks(run, per_worker, sizeof(per_worker) / sizeof(per_worker[0]));
   printf("%" PRIu64 " tasks, %" PRIu64 " on the first worker; %" PRId64 " paths\n", stats.tasks,
          per_worker[0], x[ROWS][COLS]);
 

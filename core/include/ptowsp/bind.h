@@ -228,9 +228,9 @@ struct BoundChannel {
   u32 alloc = 0;
   u32 depth = 0;  // 0: a message is passed on only to somebody who waits
   u32 buffers = 1;
-  u32 initial = 0;           // messages that are there at the start
-  u32 latency = 0;           // cycles, on a virtual clock
-  u32 producer = kNone;      // in BoundPlan::processes
+  u32 initial = 0;       // messages that are there at the start
+  u32 latency = 0;       // cycles, on a virtual clock
+  u32 producer = kNone;  // in BoundPlan::processes
   u32 consumer = kNone;
 };
 

@@ -75,12 +75,12 @@ class Network {
   struct State {
     const BoundChannel* bound = nullptr;
     std::vector<Buffer> buffers;
-    std::vector<u64> sent;    // by producing replica
-    std::vector<u8> closed;   // by producing replica
-    std::vector<u64> taken;   // by consuming replica
-    std::vector<u64> held;    // by consuming replica: the message that it has
-    u32 first_consumer = 0;   // actor
-    u64 in_use = 0;           // buffers
+    std::vector<u64> sent;   // by producing replica
+    std::vector<u8> closed;  // by producing replica
+    std::vector<u64> taken;  // by consuming replica
+    std::vector<u64> held;   // by consuming replica: the message that it has
+    u32 first_consumer = 0;  // actor
+    u64 in_use = 0;          // buffers
   };
   enum class Step : u8 { Goes, Waits, Fails };
 

@@ -259,8 +259,9 @@ int32_t ptowsp_run_wait(ptowsp_run* run, int64_t timeout_ns, ptowsp_error* error
 /* Asks a run to end early; it then has the status INTERRUPTED. */
 void ptowsp_run_cancel(ptowsp_run* run);
 void ptowsp_run_stats(const ptowsp_run* run, ptowsp_stats* stats);
-/* Tasks executed by each worker; `counts` has room for the program's workers. */
-void ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts);
+/* Tasks executed by each worker, of up to `capacity` workers; returns how many the run has: those
+ * of the program or, where processes have a virtual clock, one for each of them. */
+size_t ptowsp_run_worker_tasks(const ptowsp_run* run, uint64_t* counts, size_t capacity);
 /* The task hash of a run that was started with PTOWSP_RUN_HASH and has ended. */
 void ptowsp_run_hash(const ptowsp_run* run, uint64_t hash[2]);
 /* Copies up to `capacity` events, in the order in which tasks started; returns how many there are.

@@ -261,11 +261,8 @@ class CpuRun:
             pass
 
     def stats(self) -> Stats:
-        return Stats(
-            **self._native.stats(),
-            workers=self._engine.workers,
-            worker_tasks=tuple(self._native.worker_tasks()),
-        )
+        by_worker = tuple(self._native.worker_tasks())
+        return Stats(**self._native.stats(), workers=len(by_worker), worker_tasks=by_worker)
 
     def recording(self) -> bytes:
         return self._native.recording()
