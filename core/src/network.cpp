@@ -27,13 +27,28 @@ Network::Network(const BoundPlan& plan) : plan_(plan) {
     for (u32 b = 0; b < channel.buffers; ++b) s.buffers[b].free_for = b;
     for (u32 m = 0; m < channel.initial; ++m) s.buffers[m].arrived = m + 1;
     s.in_use = channel.initial;
-    s.sent.resize(count(channel.producer));
-    s.closed.resize(s.sent.size());
-    s.taken.resize(count(channel.consumer));
-    s.held.resize(s.taken.size());
+    s.producers = make_ends(channel.initial, count(channel.producer), channel.buffers);
+    s.consumers = make_ends(0, count(channel.consumer), channel.buffers);
     s.first_consumer = channel.consumer == kNone ? 0 : first[channel.consumer];
     states_.push_back(std::move(s));
   }
+}
+
+std::vector<Network::End> Network::make_ends(u64 first, std::size_t replicas, u32 buffers) {
+  std::vector<End> ends(replicas);
+  for (std::size_t r = 0; r < replicas; ++r) {
+    ends[r].message = first + r;
+    ends[r].buffer = static_cast<u32>(ends[r].message % buffers);
+  }
+  return ends;
+}
+
+void Network::count_up(End* end, std::size_t replicas, std::size_t buffers) {
+  end->count += 1;
+  end->message += replicas;
+  std::size_t next = end->buffer + replicas;
+  if (next >= buffers) next = next < 2 * buffers ? next - buffers : next % buffers;
+  end->buffer = static_cast<u32>(next);
 }
 
 void Network::share_copies() {
@@ -110,32 +125,22 @@ Event Network::next_turn(Error* error) {
 
 // --- what processes wait for ---------------------------------------------------------------------
 
-bool Network::has_room(const State& s, const Actor& actor) const {
-  const u64 message = next_sent(s, actor.replica);
-  return buffer(s, message).free_for == message;
-}
-
 // Whether a message may be passed on: at once where there are buffers, else to a receiver that
 // waits for just this one.
-bool Network::is_awaited(const State& s, const Actor& actor) const {
+bool Network::is_awaited(const State& s, const End& end) const {
   if (s.bound->depth > 0) return true;
-  if (s.taken.empty()) return false;
-  const u64 message = next_sent(s, actor.replica);
-  const u32 replica = static_cast<u32>(message % s.taken.size());
+  if (s.consumers.empty()) return false;
+  const u32 replica = static_cast<u32>(end.message % s.consumers.size());
   const Actor& receiver = actors_[s.first_consumer + replica];
   if (receiver.waits == kNone || &states_[receiver.waits] != &s) return false;
-  return next_taken(s, replica) == message;
+  return s.consumers[replica].message == end.message;
 }
 
-bool Network::is_there(const State& s, u64 message) const {
-  return buffer(s, message).arrived == message + 1;
-}
-
-bool Network::never_comes(const State& s, u64 message) const {
-  if (message < s.bound->initial) return false;
-  if (s.sent.empty()) return true;
-  const u32 replica = static_cast<u32>((message - s.bound->initial) % s.sent.size());
-  return s.closed[replica] != 0 && next_sent(s, replica) <= message;
+// Of a message that is not there.
+bool Network::never_comes(const State& s, u64 message) {
+  if (s.producers.empty()) return true;
+  const End& end = s.producers[(message - s.bound->initial) % s.producers.size()];
+  return end.closed && end.message <= message;
 }
 
 bool Network::can_go(const Actor& actor) const {
@@ -144,12 +149,12 @@ bool Network::can_go(const Actor& actor) const {
   const State& s = states_[actor.waits];
   switch (static_cast<Op>(plan_.code()[actor.cursor.pc].opcode)) {
     case Op::ROOM:
-      return has_room(s, actor);
+      return has_room(s, s.producers[actor.replica]);
     case Op::SEND:
-      return is_awaited(s, actor);
+      return is_awaited(s, s.producers[actor.replica]);
     default: {
-      const u64 message = next_taken(s, actor.replica);
-      return is_there(s, message) || never_comes(s, message);
+      const End& end = s.consumers[actor.replica];
+      return is_there(s, end) || never_comes(s, end.message);
     }
   }
 }
@@ -169,28 +174,28 @@ Network::Step Network::communicate(Actor* actor, Error* error) {
   };
   switch (static_cast<Op>(instr.opcode)) {
     case Op::ROOM:
-      if (!has_room(s, *actor)) return waits(&counters_.full);
-      copy = static_cast<i64>(next_sent(s, actor->replica) % s.buffers.size());
+      if (!has_room(s, s.producers[actor->replica])) return waits(&counters_.full);
+      copy = s.producers[actor->replica].buffer;
       s.in_use += 1;
       counters_.high = std::max(counters_.high, s.in_use);
       break;
     case Op::SEND: {
-      if (!is_awaited(s, *actor)) return waits(&counters_.full);
-      const u64 message = next_sent(s, actor->replica);
-      buffer(s, message).arrived = message + 1;
-      s.sent[actor->replica] += 1;
+      End& end = s.producers[actor->replica];
+      if (!is_awaited(s, end)) return waits(&counters_.full);
+      s.buffers[end.buffer].arrived = end.message + 1;
+      count_up(&end, s.producers.size(), s.buffers.size());
       counters_.messages += 1;
       break;
     }
     case Op::CLOSE:
-      s.closed[actor->replica] = 1;
+      s.producers[actor->replica].closed = true;
       break;
     case Op::DROP:
       leave(actor, instr.operand1);
       break;
     default: {
-      const u64 message = next_taken(s, actor->replica);
-      if (!is_there(s, message) && !never_comes(s, message)) return waits(&counters_.empty);
+      const End& end = s.consumers[actor->replica];
+      if (!is_there(s, end) && !never_comes(s, end.message)) return waits(&counters_.empty);
       return take(actor, instr, error);
     }
   }
@@ -202,9 +207,10 @@ Network::Step Network::communicate(Actor* actor, Error* error) {
 Network::Step Network::take(Actor* actor, Instr instr, Error* error) {
   State& s = states_[instr.operand1];
   Cursor& cursor = actor->cursor;
-  const u64 message = next_taken(s, actor->replica);
+  End& end = s.consumers[actor->replica];
+  const u64 message = end.message;
   const bool repeats = static_cast<Op>(instr.opcode) == Op::RECV;
-  if (!is_there(s, message)) {
+  if (!is_there(s, end)) {
     if (repeats) {
       cursor.pass_to(instr.operand2);
       return Step::Goes;
@@ -217,9 +223,10 @@ Network::Step Network::take(Actor* actor, Instr instr, Error* error) {
     error->at_record(Section::CODE, cursor.pc, cursor.vars, cursor.level);
     return Step::Fails;
   }
-  s.taken[actor->replica] += 1;
-  s.held[actor->replica] = message;
-  cursor.vars[plan_.copy_variable(s.bound->alloc)] = static_cast<i64>(message % s.buffers.size());
+  end.held = message;
+  end.held_in = end.buffer;
+  cursor.vars[plan_.copy_variable(s.bound->alloc)] = end.buffer;
+  count_up(&end, s.consumers.size(), s.buffers.size());
   if (repeats) {
     cursor.enter_message(static_cast<i64>(message));
   } else {
@@ -230,8 +237,8 @@ Network::Step Network::take(Actor* actor, Instr instr, Error* error) {
 
 void Network::leave(Actor* actor, u32 channel) {
   State& s = states_[channel];
-  const u64 message = s.held[actor->replica];
-  buffer(s, message).free_for = message + s.buffers.size();
+  const End& end = s.consumers[actor->replica];
+  s.buffers[end.held_in].free_for = end.held + s.buffers.size();
   s.in_use -= 1;
 }
 
@@ -239,7 +246,7 @@ void Network::leave(Actor* actor, u32 channel) {
 void Network::end(Actor* actor) {
   actor->ended = true;
   for (State& s : states_) {
-    if (s.bound->producer == actor->process) s.closed[actor->replica] = 1;
+    if (s.bound->producer == actor->process) s.producers[actor->replica].closed = true;
   }
 }
 
@@ -248,19 +255,19 @@ void Network::end(Actor* actor) {
 bool Network::check_gaps(Error* error) const {
   for (u32 c = 0; c < states_.size(); ++c) {
     const State& s = states_[c];
-    const u64 n = s.sent.size();
+    const u64 n = s.producers.size();
     u64 total = 0;
-    for (const u64 count : s.sent) total += count;
+    for (const End& end : s.producers) total += end.count;
     for (u64 r = 0; r < n; ++r) {
       const u64 expected = total > r ? (total - r + n - 1) / n : 0;
-      if (s.sent[r] == expected) continue;
+      if (s.producers[r].count == expected) continue;
       const Channel record = plan_.plan().get<Section::CHANNEL>(c);
-      *error =
-          Error::make(Status::CHANNEL_GAP,
-                      "replica " + std::to_string(r) + " has sent " + std::to_string(s.sent[r]) +
-                          " messages to channel '" + std::string(plan_.plan().string(record.name)) +
-                          "' where it should have sent " + std::to_string(expected) +
-                          ": messages of replicas are collected in turn");
+      *error = Error::make(Status::CHANNEL_GAP,
+                           "replica " + std::to_string(r) + " has sent " +
+                               std::to_string(s.producers[r].count) + " messages to channel '" +
+                               std::string(plan_.plan().string(record.name)) +
+                               "' where it should have sent " + std::to_string(expected) +
+                               ": messages of replicas are collected in turn");
       error->at_record(Section::CHANNEL, c, nullptr, 0);
       return false;
     }
@@ -304,7 +311,7 @@ std::string Network::describe(const Actor& actor) const {
   } else if (op == Op::SEND) {
     text += " waits for a receiver at " + channel + " (rendezvous)";
   } else {
-    text += " waits for message " + std::to_string(next_taken(s, actor.replica)) + " of " +
+    text += " waits for message " + std::to_string(s.consumers[actor.replica].message) + " of " +
             channel + " (empty, " + std::to_string(s.in_use) + " of " +
             std::to_string(s.buffers.size()) + " buffers in use)";
   }

@@ -379,10 +379,10 @@ void Run::end_any(u32 worker, u32 slot) {
 // Whether nearly all tasks of the last window's worth ran on one worker, although others were there
 // to take them.
 bool Run::runs_serially() {
-  const bool open_order =
-      config_.ready == ReadyPolicy::AUTO && config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
-      !flow_->has_lanes() && config_.window_bytes == 0 && config_.batch_deps == 0 &&
-      mode_ == Mode::Flow && flow_->network() == nullptr;
+  const bool open_order = config_.ready == ReadyPolicy::AUTO &&
+                          config_.start == StartPolicy::IMMEDIATE && !issuer_ &&
+                          !flow_->has_lanes() && config_.window_bytes == 0 &&
+                          config_.batch_deps == 0 && mode_ == Mode::Flow;
   if (serial_ || !open_order || workers() == 1) return serial_;
   u64 total = 0;
   u64 most = 0;
@@ -404,13 +404,13 @@ void Run::run_stretch(u32 worker) {
   const auto until = std::chrono::steady_clock::now() + kStretch;
   const auto ready = [&](u32 slot) { make_ready(worker, slot); };
   const auto freed = [&](u32 slot) { free_slot(&me, slot); };
-  Cursor& cursor = flow_->cursor();
   Error error;
   bool at_task = flow_->take_pending();
   serial_ = false;
   me.now = 0;
   while (true) {
-    const Event event = at_task ? Event::Task : cursor.advance(*plan_, &error);
+    const Event event = at_task ? Event::Task : flow_->next_event(&error);
+    Cursor& cursor = flow_->cursor();
     at_task = false;
     if (event == Event::Error) fail_now(std::move(error));
     if (event == Event::Done) all_generated();
@@ -428,7 +428,8 @@ void Run::run_stretch(u32 worker) {
       flow_->on_group(event, ready, freed);
       continue;
     }
-    const i64 count = run_here(worker, &cursor, &error);
+    const i64 count = run_here(worker, &cursor, &error, flow_->turn());
+    flow_->spend(count);
     if (count == 0) fail_now(std::move(error));
     const bool look = static_cast<u64>(count) >= me.budget;
     if (count == 0 || !pace(worker, static_cast<u64>(count))) break;

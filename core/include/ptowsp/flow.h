@@ -181,7 +181,18 @@ class Flow {
   }
   u32 process_of(u32 slot) const { return lane_of_[slot]; }
 
-  // For tasks that run where they are generated, without records.
+  // For tasks that run where they are generated, without records: what comes next, how many tasks
+  // of a leaf loop may be made before another process has its turn, and that they were.
+  Event next_event(Error* error) {
+    if (!network_) return cursor_->advance(plan_, error);
+    Event event = network_->advance(error);
+    for (; event == Event::Switch; event = network_->advance(error)) switch_process();
+    return event;
+  }
+  i64 turn() const { return network_ ? network_->budget() : INT64_MAX; }
+  void spend(i64 tasks) {
+    if (network_) network_->spend(static_cast<u32>(tasks));
+  }
   Cursor& cursor() { return *cursor_; }
   bool take_pending() {
     const bool was = pending_;
@@ -282,11 +293,7 @@ class Flow {
   Made make_some(u32* most, Ready ready, Freed freed, Error* error) {
     while (*most > 0) {
       if (!pending_ && !(in_leaf_ && has_turn() && cursor_->leaf_next())) {
-        const Event event = network_ ? network_->advance(error) : cursor_->advance(plan_, error);
-        if (event == Event::Switch) {
-          switch_process();
-          continue;
-        }
+        const Event event = next_event(error);
         if (event == Event::Done) return Made::Done;
         if (event == Event::Error) return Made::Failed;
         if (event == Event::Fork) return Made::Forks;

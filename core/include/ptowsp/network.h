@@ -58,13 +58,21 @@ class Network {
   };
   const Counters& counters() const { return counters_; }
 
-  // The message that the cursor at work has of a channel, and the time at which it is there.
+ private:
   struct Buffer {
     u64 free_for;     // the message that may be written there next
     u64 arrived = 0;  // one more than the number of the last message that was sent there
   };
-
- private:
+  // The next message of a replica at one end of a channel, and where it lies: counted up, since
+  // dividing would cost as much as all the rest.
+  struct End {
+    u64 message = 0;
+    u32 buffer = 0;
+    u32 held_in = 0;  // consumers: where the message lies that the process has,
+    u64 held = 0;     // and its number
+    u64 count = 0;    // so far
+    bool closed = false;
+  };
   struct Actor {
     Cursor cursor;
     u32 process;
@@ -75,34 +83,27 @@ class Network {
   struct State {
     const BoundChannel* bound = nullptr;
     std::vector<Buffer> buffers;
-    std::vector<u64> sent;   // by producing replica
-    std::vector<u8> closed;  // by producing replica
-    std::vector<u64> taken;  // by consuming replica
-    std::vector<u64> held;   // by consuming replica: the message that it has
+    std::vector<End> producers;  // by replica
+    std::vector<End> consumers;
     u32 first_consumer = 0;  // actor
     u64 in_use = 0;          // buffers
   };
   enum class Step : u8 { Goes, Waits, Fails };
 
-  u64 next_sent(const State& s, u32 replica) const {
-    return s.bound->initial + replica + s.sent[replica] * s.sent.size();
-  }
-  u64 next_taken(const State& s, u32 replica) const {
-    return replica + s.taken[replica] * s.taken.size();
-  }
-  Buffer& buffer(State& s, u64 message) { return s.buffers[message % s.buffers.size()]; }
-  const Buffer& buffer(const State& s, u64 message) const {
-    return s.buffers[message % s.buffers.size()];
-  }
-
+  static std::vector<End> make_ends(u64 first, std::size_t replicas, u32 buffers);
+  static void count_up(End* end, std::size_t replicas, std::size_t buffers);
   Step communicate(Actor* actor, Error* error);
   Step take(Actor* actor, Instr instr, Error* error);
   void leave(Actor* actor, u32 channel);
   bool can_go(const Actor& actor) const;
-  bool has_room(const State& s, const Actor& actor) const;
-  bool is_awaited(const State& s, const Actor& actor) const;
-  bool is_there(const State& s, u64 message) const;
-  bool never_comes(const State& s, u64 message) const;
+  static bool has_room(const State& s, const End& end) {
+    return s.buffers[end.buffer].free_for == end.message;
+  }
+  bool is_awaited(const State& s, const End& end) const;
+  static bool is_there(const State& s, const End& end) {
+    return s.buffers[end.buffer].arrived == end.message + 1;
+  }
+  static bool never_comes(const State& s, u64 message);
   void end(Actor* actor);
   Event next_turn(Error* error);
   bool check_gaps(Error* error) const;
