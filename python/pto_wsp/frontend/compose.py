@@ -54,9 +54,7 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
     return replace(merged, module=replace(merged.module, name=form, body=(stmt,)))
 
 
-def merge_parts(
-    parts: Sequence[Traced], loc: SrcLoc | None
-) -> tuple[Traced, tuple[ir.Body, ...]]:
+def merge_parts(parts: Sequence[Traced], loc: SrcLoc | None) -> tuple[Traced, tuple[ir.Body, ...]]:
     """What several modules declare as one, and their bodies: equal names become one declaration,
     equal kernels one kernel. Loop variables need no renaming, since no loop of one part is inside a
     loop of another."""

@@ -135,8 +135,7 @@ class Kernel(BodyMethods):
         left = [
             param
             for param in self.params
-            if param.name not in given
-            and (isinstance(param, TensorParam) or param.default is None)
+            if param.name not in given and (isinstance(param, TensorParam) or param.default is None)
         ]
         is_out = len(left) == 1 and isinstance(left[0], TensorParam) and left[0].mode is ir.Mode.OUT
         return left[0].name if is_out and len(args) <= len(self.params) else None

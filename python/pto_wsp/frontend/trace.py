@@ -212,7 +212,9 @@ class Tracer:
 
     def earlier_calls(self) -> tuple[ir.After, ...]:
         """All calls so far in the innermost body."""
-        labels = [stmt.label for stmt in ir.walk(tuple(self.block.body)) if isinstance(stmt, ir.Call)]
+        labels = [
+            stmt.label for stmt in ir.walk(tuple(self.block.body)) if isinstance(stmt, ir.Call)
+        ]
         return self._waits([label for label in labels if label is not None])
 
     def gates(self) -> tuple[ir.After, ...]:

@@ -59,8 +59,8 @@ from pto_wsp.ir.nodes import Sequential as Sequential
 from pto_wsp.ir.nodes import ShapeOf as ShapeOf
 from pto_wsp.ir.nodes import SlotLoad as SlotLoad
 from pto_wsp.ir.nodes import SlotRef as SlotRef
-from pto_wsp.ir.nodes import SlotSet as SlotSet
 from pto_wsp.ir.nodes import Slots as Slots
+from pto_wsp.ir.nodes import SlotSet as SlotSet
 from pto_wsp.ir.nodes import Stmt as Stmt
 from pto_wsp.ir.nodes import SymbolDecl as SymbolDecl
 from pto_wsp.ir.nodes import SymbolKind as SymbolKind

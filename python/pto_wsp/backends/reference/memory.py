@@ -45,7 +45,9 @@ class Memory:
         for number, channel in enumerate(self._bound.plan.records(Channel)):
             depth = self._evaluator.value(channel.depth, Scope(()))
             self._messages[number] = [
-                self._make(channel.element, "channel", Scope(()), 0 if m < channel.initial else _POISON)
+                self._make(
+                    channel.element, "channel", Scope(()), 0 if m < channel.initial else _POISON
+                )
                 for m in range(max(depth, 1))
             ]
 

@@ -18,6 +18,7 @@ from pto_wsp.plan import (
     NONE,
     Access,
     AccessMode,
+    Channel,
     DepsPolicy,
     Directive,
     Plan,
@@ -32,6 +33,7 @@ _PROMISES = {
     "these",
 }
 _SHARED_PAGES = "they name different tokens, which lie on the same page"
+_PROCESSES = "they are of different processes, between which channels alone order tasks"
 
 
 def verify_full(plan: Plan, kernels: tuple[LoadedKernel, ...], bindings: tuple[Bound, ...]) -> None:
@@ -41,7 +43,7 @@ def verify_full(plan: Plan, kernels: tuple[LoadedKernel, ...], bindings: tuple[B
     policy = deps_policy(plan)
     # Complete policies order whatever conflicts, by definition; but they tell tokens of a paged
     # tensor apart by their numbers, and pages may be shared.
-    wanted = policy in _PROMISES or _writes_pages(plan)
+    wanted = policy in _PROMISES or _writes_pages(plan) or bool(plan.records(Channel))
     walk = Recorder(bound) if wanted else Walk(bound)
     declarations = Declarations(bound, kernels)
     for task in walk.tasks():
@@ -85,7 +87,10 @@ def check_order(record: Record, policy: DepsPolicy) -> None:
         return
     why = _PROMISES.get(policy, _SHARED_PAGES)
     fix = "order them with after= or P.seq, or use Deps.infer_bytes_overlap()"
-    if policy not in _PROMISES:
+    if record.bound.plan.records(Channel):
+        why = _PROCESSES
+        fix = "pass it on in a message, or send one when it is written and read it where that comes"
+    elif policy not in _PROMISES:
         fix = "give each sequence pages of its own before it is written"
     raise pairs.error("conflict, and nothing orders them:", why, fix)
 
@@ -98,6 +103,7 @@ class _Edges:
         self._policy = policy
         self._spaces = spaces
         self._tensors = record.bound.plan.records(Tensor)
+        self._messages = {channel.element for channel in record.bound.plan.records(Channel)}
         self._equal: dict[Key, History] = {}
 
     def of(self, n: int, conflicts: dict[int, Conflict]) -> set[int]:
@@ -119,8 +125,12 @@ class _Edges:
         return self._policy == DepsPolicy.EXPLICIT or self._is_seen(n, a, conflict)
 
     def _is_seen(self, n: int, a: int, conflict: Conflict) -> bool:
-        """Whether regions meet in the coordinates in which they are compared."""
+        """Whether regions meet in the coordinates in which they are compared. Between processes
+        only messages count."""
         first = self._nodes[a].regions[conflict.first]
+        apart = self._nodes[a].process != self._nodes[n].process
+        if apart and first.tensor not in self._messages:
+            return False
         second = self._nodes[n].regions[conflict.second]
         on_pages = self._tensors[first.tensor].pool != NONE
         same = first.tensor == second.tensor

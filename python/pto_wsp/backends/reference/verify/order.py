@@ -2,12 +2,14 @@
 waits for, and edges that a dependence policy adds.
 
 All of it goes forward in program order, so a search for what comes before a task goes back from it.
-Phases are not made of edges: all nodes of the phases before are a stretch of numbers, and what
-these waited for outside of their group is a list that grows with the group.
+Phases are not made of edges: all nodes of the phases before are those of the same process in a
+stretch of numbers, and what these waited for outside of their group is a list that grows with the
+group.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -34,6 +36,17 @@ class Phase:
     outside: int
 
 
+@dataclass(eq=False, slots=True)
+class Process:
+    """Where a process stands, and what its control has waited for: in its order, and by node since
+    when."""
+
+    open: list[Group] = field(default_factory=list[Group])
+    now: tuple[Phase, ...] = ()
+    awaited: list[int] = field(default_factory=list[int])
+    since: dict[int, int] = field(default_factory=dict[int, int])
+
+
 class Order:
     """Nodes are added in program order."""
 
@@ -41,27 +54,31 @@ class Order:
         self._record = record
         self._phases: list[tuple[Phase, ...]] = []  # by node
         self._edges: list[tuple[Edge, ...]] = []
-        self._loads: list[int] = []  # reads by control before the node
-        self._awaited: list[int] = []  # what these waited for, in their order
-        self._awaited_at: list[int] = []  # by node: how many of them
-        self._control: dict[int, int] = {}  # by node that control waited for: since when
-        self._open: list[Group] = []
-        self._now: tuple[Phase, ...] = ()
+        self._awaited_at: list[int] = []  # by node: how many reads of control came before
+        self._processes: dict[int, Process] = defaultdict(Process)
 
     def add(self, n: int, edges: Iterable[int] = ()) -> None:
         """Node n, which comes after `edges` besides what the program says."""
         self._go_to(n)
         node = self._record.nodes[n]
+        process = self._processes[node.process]
         mine: tuple[Edge, ...] = (*edges, *node.after, *node.after_all)
-        self._phases.append(self._now)
+        self._phases.append(process.now)
         self._edges.append(mine)
-        self._awaited_at.append(len(self._awaited))
-        for group in self._open:
-            group.outside += [edge for edge in mine if _lowest(edge) < group.first]
+        self._awaited_at.append(len(process.awaited))
+        for group in process.open:
+            group.outside += [edge for edge in mine if not self._is_inside(edge, group, n)]
         if not node.is_task:
             for a in (*edges,):
-                self._control.setdefault(a, n)
-                self._awaited.append(a)
+                process.since.setdefault(a, n)
+                process.awaited.append(a)
+
+    def _is_inside(self, edge: Edge, group: Group, n: int) -> bool:
+        lowest = _lowest(edge)
+        return lowest >= group.first and self._same_process(lowest, n)
+
+    def _same_process(self, a: int, b: int) -> bool:
+        return self._record.nodes[a].process == self._record.nodes[b].process
 
     def not_before(self, n: int, wanted: set[int]) -> set[int]:
         """Those of `wanted` that may still run when node n starts. It was added last."""
@@ -69,22 +86,24 @@ class Order:
         return self._search(n, left) if left else left
 
     def _go_to(self, n: int) -> None:
-        for event in self._record.events.get(n, ()):
+        for number, event in self._record.events.get(n, ()):
+            process = self._processes[number]
             match event:
                 case Event.OPEN:
-                    self._open.append(Group(n))
-                    self._now = (*self._now, Phase(self._open[-1], n, 0))
+                    process.open.append(Group(n))
+                    process.now = (*process.now, Phase(process.open[-1], n, 0))
                 case Event.NEXT:
-                    group = self._open[-1]
-                    self._now = (*self._now[:-1], Phase(group, n, len(group.outside)))
+                    group = process.open[-1]
+                    process.now = (*process.now[:-1], Phase(group, n, len(group.outside)))
                 case Event.CLOSE:
-                    self._open.pop()
-                    self._now = self._now[:-1]
+                    process.open.pop()
+                    process.now = process.now[:-1]
 
     def _directly(self, a: int, n: int) -> bool:
-        if self._control.get(a, n) < n:
+        if self._processes[self._record.nodes[n].process].since.get(a, n) < n:
             return True
-        if any(phase.group.first <= a < phase.first for phase in self._phases[n]):
+        inside = any(phase.group.first <= a < phase.first for phase in self._phases[n])
+        if inside and self._same_process(a, n):
             return True
         return any(_has(edge, a) for edge in self._edges[n])
 
@@ -95,7 +114,7 @@ class Order:
         stack = [n]
         groups: dict[Group, int] = {}  # how many of its edges were followed
         bundles: dict[int, int] = {}  # by id of the members
-        awaited = 0
+        awaited: dict[int, int] = {}  # by process
 
         def go(edge: Edge) -> None:
             if isinstance(edge, Bundle):
@@ -115,16 +134,22 @@ class Order:
             for phase in self._phases[b]:
                 if phase.first <= low:
                     continue
-                left -= {a for a in left if phase.group.first <= a < phase.first}
+                left -= {
+                    a
+                    for a in left
+                    if phase.group.first <= a < phase.first and self._same_process(a, b)
+                }
                 done = groups.get(phase.group, 0)
                 groups[phase.group] = max(done, phase.outside)
                 for edge in phase.group.outside[done : phase.outside]:
                     go(edge)
             for edge in self._edges[b]:
                 go(edge)
-            for a in self._awaited[awaited : self._awaited_at[b]]:
+            number = self._record.nodes[b].process
+            done = awaited.get(number, 0)
+            for a in self._processes[number].awaited[done : self._awaited_at[b]]:
                 go(a)
-            awaited = max(awaited, self._awaited_at[b])
+            awaited[number] = max(done, self._awaited_at[b])
         return left
 
 

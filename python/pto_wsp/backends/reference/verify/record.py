@@ -8,9 +8,10 @@ from enum import Enum, auto
 
 from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.expr import Scope
+from pto_wsp.backends.reference.network import Actor, Step
 from pto_wsp.backends.reference.region import Region
 from pto_wsp.backends.reference.walk import Task, Walk
-from pto_wsp.plan import After, Op, Storage
+from pto_wsp.plan import After, Channel, Op, Storage
 
 
 class Event(Enum):
@@ -32,7 +33,7 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class Node:
     """A task, or a read by control, which has no task_id. `copies` tells temporaries of different
-    iterations apart, by region."""
+    iterations and buffers of channels apart, by region; `process` is that of a replica, too."""
 
     site: int
     indices: tuple[int, ...]
@@ -41,6 +42,7 @@ class Node:
     task_id: int | None = None
     after: tuple[int, ...] = ()
     after_all: tuple[Bundle, ...] = ()
+    process: int = 0
 
     @property
     def is_task(self) -> bool:
@@ -49,11 +51,13 @@ class Node:
 
 @dataclass(slots=True)
 class Record:
-    """All nodes in program order; `events[n]` come before node n."""
+    """All nodes in program order; `events[n]`, each with its process, come before node n."""
 
     bound: BoundPlan
     nodes: list[Node] = field(default_factory=list[Node])
-    events: dict[int, list[Event]] = field(default_factory=dict[int, list[Event]])
+    events: dict[int, list[tuple[int, Event]]] = field(
+        default_factory=dict[int, list[tuple[int, Event]]]
+    )
 
 
 class Recorder(Walk):
@@ -62,7 +66,9 @@ class Recorder(Walk):
     def __init__(self, bound: BoundPlan) -> None:
         super().__init__(bound)
         self.record = Record(bound)
-        self._copies: dict[int, int] = {}  # by tensor
+        self._copies: dict[int, int] = {}  # by tensor, of the process at work
+        self._made: dict[int, int] = {}  # by tensor: copies so far
+        self._held: dict[int, dict[int, int]] = {}  # the copies of the other processes
         self._temporaries: dict[int, list[int]] = {}  # by alloc
         for index, tensor in enumerate(self._tensors):
             alloc = bound.plan.records(Storage)[tensor.storage].alloc
@@ -83,15 +89,33 @@ class Recorder(Walk):
         self._event(Event.CLOSE)
 
     def _event(self, event: Event) -> None:
-        self.record.events.setdefault(len(self.record.nodes), []).append(event)
+        events = self.record.events.setdefault(len(self.record.nodes), [])
+        events.append((self._process_at_work, event))
+
+    @property
+    def _process_at_work(self) -> int:
+        return 0 if self.network is None else self.network.at
+
+    def _switch(self, old: Actor[Step], new: Actor[Step]) -> None:
+        super()._switch(old, new)
+        self._held[id(old)] = self._copies
+        self._copies = self._held.pop(id(new), {})
+
+    def _hold(self, channel: int) -> None:
+        super()._hold(channel)
+        assert self.network is not None
+        element = self._plan.records(Channel)[channel].element
+        self._copies[element] = self.network.buffer(channel)
 
     def _alloc(self, alloc: int, pc: int, indices: tuple[int, ...]) -> None:
         super()._alloc(alloc, pc, indices)
         for tensor in self._temporaries.get(alloc, ()):
-            self._copies[tensor] = self._copies.get(tensor, 0) + 1
+            self._copies[tensor] = self._made[tensor] = self._made.get(tensor, 0) + 1
 
     def _control_reads(self, site: int, indices: tuple[int, ...], region: Region) -> None:
-        self.record.nodes.append(Node(site, indices, (region,), self._copies_of((region,))))
+        copies = self._copies_of((region,))
+        process = self._process_at_work
+        self.record.nodes.append(Node(site, indices, (region,), copies, process=process))
 
     def _task(self, site: int, indices: tuple[int, ...]) -> Task:
         task = super()._task(site, indices)
@@ -105,6 +129,7 @@ class Recorder(Walk):
                 task.task_id,
                 after,
                 after_all,
+                self._process_at_work,
             )
         )
         if site in self._awaited:

@@ -149,22 +149,31 @@ def _check_after(record: Record, times: _Times, pairs: Pairs) -> None:
 
 def _check_phases(record: Record, times: _Times, pairs: Pairs) -> None:
     """The last of a phase to end against the first of the next one to start: one pair for each."""
+    for process in sorted({process for events in record.events.values() for process, _ in events}):
+        _check_phases_of(process, record, times, pairs)
+
+
+def _check_phases_of(process: int, record: Record, times: _Times, pairs: Pairs) -> None:
+    mine = np.array([n for n, node in enumerate(record.nodes) if node.process == process], np.int64)
+    start, end = times.start[mine], times.end[mine]
     open_phases: list[tuple[int, int]] = []  # its first node, and the last to end before it or -1
 
     def close(n: int) -> int:
         first, before = open_phases[-1]
         if n == first:
             return before
-        earliest = first + int(np.argmin(times.start[first:n]))
-        if before >= 0 and times.end[before] > times.start[earliest]:
+        earliest = first + int(np.argmin(start[first:n]))
+        if before >= 0 and end[before] > start[earliest]:
             why = "the phases of P.seq or sequential"
-            note = times.note(before, earliest)
-            pairs.add(before, earliest, None, why, lambda: note)
-        latest = first + int(np.argmax(times.end[first:n]))
-        return latest if before < 0 or times.end[latest] > times.end[before] else before
+            pair = int(mine[before]), int(mine[earliest])
+            note = times.note(*pair)
+            pairs.add(*pair, None, why, lambda: note)
+        latest = first + int(np.argmax(end[first:n]))
+        return latest if before < 0 or end[latest] > end[before] else before
 
-    for n in sorted(record.events):
-        for event in record.events[n]:
+    for at in sorted(record.events):
+        n = int(np.searchsorted(mine, at))  # nodes of the process before that
+        for event in (event for number, event in record.events[at] if number == process):
             match event:
                 case Event.OPEN:
                     open_phases.append((n, -1))
