@@ -137,8 +137,10 @@ class Kernel(BodyMethods):
             for param in self.params
             if param.name not in given and (isinstance(param, TensorParam) or param.default is None)
         ]
-        is_out = len(left) == 1 and isinstance(left[0], TensorParam) and left[0].mode is ir.Mode.OUT
-        return left[0].name if is_out and len(args) <= len(self.params) else None
+        if len(left) != 1 or len(args) > len(self.params):
+            return None
+        tensors = [param for param in left if isinstance(param, TensorParam)]
+        return next((param.name for param in tensors if param.mode is ir.Mode.OUT), None)
 
     def misses(self, name: str) -> TypeCheckError:
         """The error of a call without that parameter."""
