@@ -132,15 +132,11 @@ class Kernel(BodyMethods):
         """The parameter that is left for a message: the only one without a value, if it is an
         Out."""
         given = {param.name for param in self.params[: len(args)]} | kwargs.keys()
-        left = [
-            param
-            for param in self.params
-            if param.name not in given and (isinstance(param, TensorParam) or param.default is None)
-        ]
-        if len(left) != 1 or len(args) > len(self.params):
-            return None
-        tensors = [param for param in left if isinstance(param, TensorParam)]
-        return next((param.name for param in tensors if param.mode is ir.Mode.OUT), None)
+        left = [param for param in self.params if param.name not in given]
+        needed = [p.name for p in left if isinstance(p, TensorParam) or p.default is None]
+        outs = [p.name for p in left if isinstance(p, TensorParam) and p.mode is ir.Mode.OUT]
+        alone = needed == outs and len(outs) == 1 and len(args) <= len(self.params)
+        return outs[0] if alone else None
 
     def misses(self, name: str) -> TypeCheckError:
         """The error of a call without that parameter."""
