@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, combinations
 
+from pto_wsp.backends.reference.liveness.counts import constant, plus
 from pto_wsp.backends.reference.liveness.depths import smallest
 from pto_wsp.backends.reference.liveness.explore import LIMIT, Exploration, Explorer, Found
 from pto_wsp.backends.reference.liveness.rates import Imbalance, find_imbalance
@@ -21,7 +22,8 @@ from pto_wsp.srcloc import SrcLoc
 
 _BUDGET = 20_000  # steps of one search
 _MOST_SYMBOLS = 4  # each may be 0 or not
-_DEEPEST = 1 << 12
+_DEEPEST = 12  # how often depths are doubled in search of some that help
+_ALL = 1 << 62  # iterations
 _FIX = "change the order in which messages are sent and received"
 
 
@@ -68,21 +70,23 @@ def _rate_error(skeleton: Skeleton, found: Imbalance) -> CompileError:
     talks = (node for node in nodes_of(skeleton.bodies[process]) if isinstance(node, Talk))
     pc = next(talk.pc for talk in talks if (talk.op, talk.channel) == (op, found.channel))
     loc = skeleton.plan.loc(Section.CODE, pc)
-    there, taken = text(found.there), text(found.taken)
-    name = f"channel {link.name!r}"
+    sent = text(plus(found.there, constant(link.initial), -1))
+    message = f"{text(found.taken)} messages are received from channel {link.name!r}, to which"
+    message += f" {sent} are sent"
+    message += f" and {link.initial} are there at the start" if link.initial else ""
     if found.too_few:
         return CompileError(
             Code.NETWORK_STUCK,
-            f"{taken} messages are received from {name}, which has {there}",
+            message,
             loc=loc,
-            why="receive(...) wants a message, and waits for one that never comes",
+            why="receive(...) wants a message, and one that never comes is an error",
             fix="send as many messages as are received, or take what there is with consume(...)",
         )
     return CompileError(
         Code.NETWORK_STUCK,
-        f"{there} messages are sent to {name}, from which {taken} are received",
+        message,
         loc=loc,
-        why=f"it can hold {link.depth} that nobody receives, and the next one waits for ever",
+        why=f"it holds {link.depth} that nobody receives, and the next one waits for ever",
         fix="receive as many messages as are sent, or take what there is with consume(...)",
     )
 
@@ -95,23 +99,22 @@ def _stuck_error(skeleton: Skeleton, explorer: Explorer) -> CompileError:
 
 
 def _deeper(skeleton: Skeleton) -> str | None:
-    """Depths with which there is an end; None if none of them help, or that is not known."""
+    """Depths with which there is an end; None if none were found."""
 
-    def completes(depths: list[int]) -> bool:
+    def search(depths: list[int]) -> Found:
         # Loops are played in full: a long one may need as many buffers as it has iterations.
-        search = find_stuck(skeleton, depths, limit=_DEEPEST, budget=4 * _BUDGET)
-        return search.result.found is Found.END
+        return find_stuck(skeleton, depths, limit=_ALL, budget=4 * _BUDGET).result.found
 
     given = [link.depth for link in skeleton.links]
-    more = 1
-    while not completes([depth + more for depth in given]):
-        more *= 2
-        if more > _DEEPEST:
-            return None
-    found = smallest(given, [depth + more for depth in given], completes)
+    steps = [1 << k for k in range(_DEEPEST)]
+    helps = (more for more in steps if search([depth + more for depth in given]) is Found.END)
+    more = next(helps, None)
+    if more is None:
+        return None
+    depths = smallest(given, [depth + more for depth in given], lambda d: search(d) is Found.END)
     texts = [
         f"channel {link.name!r} depth {depth} (it has {link.depth})"
-        for link, depth in zip(skeleton.links, found, strict=True)
+        for link, depth in zip(skeleton.links, depths, strict=True)
         if depth > link.depth
     ]
     return f"give {', '.join(texts)}"
@@ -149,11 +152,14 @@ class _Report:
         if self._result.closed is not None:
             return "send as many messages as are received, or take what there is with consume(...)"
         cycle = [self._wait(actor) for actor in self._cycle()]
-        if not cycle or any(wait.op not in TAKING for wait in cycle):
-            return _FIX
-        names = dict.fromkeys(self._skeleton.links[wait.channel].name for wait in cycle)
+        full = [wait for wait in cycle if wait.op not in TAKING]
+        names = dict.fromkeys(self._skeleton.links[w.channel].name for w in full or cycle)
         channels = " or ".join(repr(name) for name in names)
-        return f"give channel {channels} messages to begin with: Channel[...](depth=1, initial=1)"
+        if full:
+            return f"give channel {channels} more buffers, or {_FIX}"
+        if cycle:
+            return f"give channel {channels} messages to begin with: Channel[...](initial=1)"
+        return _FIX
 
     @property
     def _first(self) -> int:

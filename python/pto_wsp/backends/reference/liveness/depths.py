@@ -115,15 +115,15 @@ class _Deepening(Network):
     rule), and what has happened so far stays as it is."""
 
     def _next_turn(self) -> bool:
-        try:
-            return super()._next_turn()
-        except DeadlockError:
-            full = self._to_blame()
-            if not full:
-                raise
-        channel = min(full, key=lambda number: self.queues[number].depth)
-        _deepen(self.queues[channel])
-        return super()._next_turn()
+        while True:
+            try:
+                return super()._next_turn()
+            except DeadlockError:
+                full = self._to_blame()
+                if not full:
+                    raise
+            channel = min(full, key=lambda number: self.queues[number].depth)
+            _deepen(self.queues[channel])
 
     def _to_blame(self) -> list[int]:
         """Channels without room, or receiver, for which processes wait in a cycle, or for ever

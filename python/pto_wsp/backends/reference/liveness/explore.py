@@ -104,8 +104,8 @@ class _Flattener:
 
 @dataclass(eq=False, slots=True)
 class Flow:
-    """A channel at work, as `network.Queue` is one, by counts: by replica, what was sent, taken, and
-    left again."""
+    """A channel at work, as `network.Queue` is one, but told by numbers alone: what each replica
+    has sent, taken, and left again."""
 
     link: Link
     depth: int
@@ -367,9 +367,7 @@ class Explorer:
         state.at[actor] += 1
         return None
 
-    def _without_message(
-        self, state: State, actor: int, step: Step, ended: bool
-    ) -> _Moves | None:
+    def _without_message(self, state: State, actor: int, step: Step, ended: bool) -> _Moves | None:
         if not ended:
             return _Moves.WAITS
         if step.op == Op.TAKE:
@@ -416,8 +414,7 @@ class Explorer:
         if self.result.state is not None:
             return
         steps = [
-            self._codes[process][at]
-            for (process, _), at in zip(self.actors, state.at, strict=True)
+            self._codes[process][at] for (process, _), at in zip(self.actors, state.at, strict=True)
         ]
         self.result.state = state
         self.result.closed = closed

@@ -88,21 +88,21 @@ class _Rates:
     def _total(self, process: int, op: Op, channel: int) -> Count | None:
         body = self._skeleton.bodies[process]
         replicas = constant(self._skeleton.shape.processes[process][2])
-        total: Count | None = {}
+        total: Count = {}
         for node in body:
-            if total is None:
-                return None
             if isinstance(node, Messages):
                 each = self._all_messages(node.channel, body)
                 more = self._sum(node.body, each, op, channel)
             else:
                 more = self._sum((node,), replicas, op, channel)
-            total = None if more is None else plus(total, more)
+            if more is None:
+                return None
+            total = plus(total, more)
         return total
 
     def _sum(self, body: Body, times: Count | None, op: Op, channel: int) -> Count | None:
         """How often an instruction is reached if its body is `times` times."""
-        total: Count | None = {}
+        total: Count = {}
         for node in body:
             more: Count | None = {}
             match node:
@@ -117,13 +117,13 @@ class _Rates:
                     more = self._sum(node.body, None, op, channel)
                 case Choice():
                     more = self._sum(node.body + node.other, None, op, channel)
-            if more is None or total is None:
+            if more is None:
                 return None
             total = plus(total, more)
         return total
 
     def _all_messages(self, channel: int, body: Body) -> Count | None:
-        """How often the body of a RECV runs that is the only one of its channel, in all replicas."""
+        """How often the body of a RECV runs, in all replicas; None if it is not the only one."""
         takers = [
             node
             for node in nodes_of(body)
@@ -132,7 +132,9 @@ class _Rates:
         ]
         producer = self._skeleton.shape.producer[channel]
         others = () if producer is None else nodes_of(self._skeleton.bodies[producer])
-        closes = any(isinstance(n, Talk) and (n.op, n.channel) == (Op.CLOSE, channel) for n in others)
+        closes = any(
+            isinstance(n, Talk) and (n.op, n.channel) == (Op.CLOSE, channel) for n in others
+        )
         if len(takers) > 1 or closes or channel in self._asked:
             return None
         self._asked.add(channel)

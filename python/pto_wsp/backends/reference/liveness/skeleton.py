@@ -136,7 +136,9 @@ class _Reader:
             return (Talk(op, instr.operand1, pc),), pc + 1
         if op in _LOOPS:
             body = self.body(pc + 1)
-            return _unless_empty(body, Loop(self._axes[instr.operand1].extent, body)), instr.operand2
+            return _unless_empty(
+                body, Loop(self._axes[instr.operand1].extent, body)
+            ), instr.operand2
         if op == Op.LOOP_WHILE:
             body = self.body(pc + 2)
             return _unless_empty(body, Loop(None, body)), instr.operand2
