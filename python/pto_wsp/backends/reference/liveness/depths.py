@@ -44,7 +44,16 @@ def min_depths(plan: Plan, bindings: tuple[Bound, ...]) -> dict[str, int]:
         return True
 
     lowest = [channel.initial for channel in channels]
-    enough = [queue.depth for queue in play(lowest, deepens=True).queues]
+    try:
+        enough = [queue.depth for queue in play(lowest, deepens=True).queues]
+    except DeadlockError as error:
+        raise DeadlockError(
+            error.code,
+            error.message,
+            loc=error.loc,
+            why="they wait for messages, and so no depths of channels help",
+            fix="let somebody begin: Channel[...](initial=1) has a message at the start",
+        ) from None
     found = smallest(lowest, enough, completes)
     return {plan.string(c.name): depth for c, depth in zip(channels, found, strict=True)}
 
