@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pto_wsp import Program
+from pto_wsp.backends.reference import liveness
 from pto_wsp.backends.reference.liveness import check_liveness
 from pto_wsp.backends.reference.liveness.check import find_stuck
 from pto_wsp.backends.reference.liveness.explore import Found
@@ -230,11 +230,14 @@ def test_saved_plans_are_checked() -> None:
         Program.from_plan(data, kernels, target="reference")
 
 
-def test_checked_once() -> None:
+def test_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workload has one plan; compiling it again only loads that."""
+    checked: list[object] = []
+    monkeypatch.setattr(liveness, "check_liveness", checked.append)
     made = LIVE["chain"].workload()
-    made.compile(target="reference").close()
-    best = min(_seconds(lambda: made.compile(target="reference").close()) for _ in range(5))
-    assert best < 0.005
+    for _ in range(2):
+        made.compile(target="reference").close()
+    assert len(checked) == 1
 
 
 @pytest.mark.parametrize("name", ["chain", "long", "nest", "replicas"])
@@ -252,12 +255,6 @@ def test_too_much_to_look_at_is_not_refused() -> None:
     skeleton = skeleton_of(FAN.program().plan)
     assert skeleton is not None
     assert find_stuck(skeleton, [1, 1], budget=3).result.found is Found.UNKNOWN
-
-
-def _seconds(action: Any) -> float:
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
 
 
 def _bound(made: Net) -> list[dict[str, int]]:

@@ -8,173 +8,17 @@ choice leads to its end.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from pto_wsp.backends.reference.liveness.skeleton import (
-    Body,
-    Choice,
-    Link,
-    Loop,
-    Messages,
-    Skeleton,
-    Talk,
-)
+from pto_wsp.backends.reference.liveness.flow import Flow
+from pto_wsp.backends.reference.liveness.skeleton import Skeleton
+from pto_wsp.backends.reference.liveness.steps import Flattener, Step
 from pto_wsp.backends.reference.network import Wait
 from pto_wsp.plan import Op
 
 LIMIT = 64  # iterations of constant loops that are played; of longer ones, at least these
 _HEADS = frozenset({Op.PARALLEL_FOR, Op.COND})
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An instruction of a process. Loops have a head, PARALLEL_FOR or RECV, and end with a NOP that
-    goes back to it; a NOP ends the first branch of a COND as well."""
-
-    op: Op
-    channel: int = 0
-    pc: int = 0
-    target: int = 0  # where a NOP goes on, and a head where its body is skipped
-    level: int = 0  # of the counter of a loop
-    low: int = 0  # iterations
-    high: int | None = None
-
-
-class _Flattener:
-    def __init__(self, skeleton: Skeleton, empty: frozenset[int], limit: int) -> None:
-        self._extents = skeleton.extents
-        self._empty = empty
-        self._limit = limit
-        self.steps: list[Step] = []
-
-    def body(self, body: Body, level: int) -> int:
-        """Appends the steps of a body; about how many of them are taken."""
-        return sum(self._node(node, level) for node in body)
-
-    def _node(self, node: Talk | Loop | Messages | Choice, level: int) -> int:
-        match node:
-            case Talk():
-                self.steps.append(Step(node.op, node.channel, node.pc))
-                return 1
-            case Messages():
-                head = self._open(Step(Op.RECV, node.channel, node.pc))
-                weight = self.body(node.body, level)
-                self.steps.append(Step(Op.DROP, node.channel, node.pc))
-                self._close(head)
-                return weight + 2
-            case Loop():
-                return self._loop(node, level)
-            case Choice():
-                head = self._open(Step(Op.COND))
-                weight = self.body(node.body, level)
-                end = self._open(Step(Op.NOP))
-                self._skip_to_here(head)
-                weight += self.body(node.other, level)
-                self._skip_to_here(end)
-                return weight
-
-    def _loop(self, loop: Loop, level: int) -> int:
-        symbol = None if loop.extent is None else self._extents.symbol(loop.extent)
-        known = None if loop.extent is None else self._extents.known(loop.extent)
-        if symbol in self._empty or (known is not None and known <= 0):
-            return 0
-        head = self._open(Step(Op.PARALLEL_FOR, level=level))
-        weight = self.body(loop.body, level + 1) + 2
-        self._close(head)
-        low, high = (0 if symbol is None else 1), None
-        if known is not None:
-            low = min(known, max(self._limit // weight, 1))
-            high = known if low == known else None
-        self.steps[head] = replace(self.steps[head], low=low, high=high)
-        return weight * max(low, 1)
-
-    def _open(self, step: Step) -> int:
-        self.steps.append(step)
-        return len(self.steps) - 1
-
-    def _close(self, head: int) -> None:
-        self.steps.append(Step(Op.NOP, target=head))
-        self._skip_to_here(head)
-
-    def _skip_to_here(self, at: int) -> None:
-        self.steps[at] = replace(self.steps[at], target=len(self.steps))
-
-
-@dataclass(eq=False, slots=True)
-class Flow:
-    """A channel at work, as `network.Queue` is one, but told by numbers alone: what each replica
-    has sent, taken, and left again."""
-
-    link: Link
-    depth: int
-    sent: list[int]
-    closed: list[bool]
-    taken: list[int]
-    left: list[int]
-
-    @property
-    def buffers(self) -> int:
-        return max(self.depth, 1)
-
-    @property
-    def in_use(self) -> int:
-        return self.link.initial + sum(self.sent) - sum(self.left)
-
-    def copy(self) -> Flow:
-        lists = (self.sent[:], self.closed[:], self.taken[:], self.left[:])
-        return Flow(self.link, self.depth, *lists)
-
-    def next_sent(self, replica: int) -> int:
-        return self.link.initial + replica + self.sent[replica] * self.link.producers
-
-    def next_taken(self, replica: int) -> int:
-        return replica + self.taken[replica] * self.link.consumers
-
-    def before(self, message: int) -> tuple[int, int]:
-        """The consumer of the message whose buffer a message needs, and its number there."""
-        number, replica = divmod(message - self.buffers, self.link.consumers)
-        return replica, number
-
-    def has_room(self, replica: int) -> bool:
-        message = self.next_sent(replica)
-        if message < self.buffers:
-            return True
-        if self.link.consumers == 0:
-            return False
-        consumer, number = self.before(message)
-        return self.left[consumer] > number
-
-    def source(self, message: int) -> tuple[int, int]:
-        """The producer of a message, and its number there."""
-        number, replica = divmod(message - self.link.initial, self.link.producers)
-        return replica, number
-
-    def is_there(self, message: int) -> bool:
-        if message < self.link.initial or self.link.producers == 0:
-            return message < self.link.initial
-        replica, number = self.source(message)
-        return self.sent[replica] > number
-
-    def never_comes(self, message: int) -> bool:
-        if self.is_there(message):
-            return False
-        return self.link.producers == 0 or self.closed[self.source(message)[0]]
-
-    def key(self) -> tuple[object, ...]:
-        """Equal where the same can happen next: messages are counted from a round that is over."""
-        link = self.link
-        round_ = math.lcm(max(link.producers, 1), max(link.consumers, 1), self.buffers)
-        taken = round_ // max(link.consumers, 1)
-        over = min(self.left, default=0) // taken
-        sent = round_ // max(link.producers, 1)
-        return (
-            *(n - over * sent for n in self.sent),
-            *self.closed,
-            *(n - over * taken for n in self.taken),
-            *(n - over * taken for n in self.left),
-        )
 
 
 @dataclass(eq=False, slots=True)
@@ -231,8 +75,8 @@ class Explorer:
         self._depths = depths
         self._codes: list[list[Step]] = []
         for body in skeleton.bodies:
-            flat = _Flattener(skeleton, empty, limit)
-            flat.body(body, 0)
+            flat = Flattener(skeleton, empty, limit)
+            flat.body(body)
             self._codes.append([*flat.steps, Step(Op.HALT)])
         self.actors = [
             (process, replica)
@@ -339,6 +183,7 @@ class Explorer:
         """The last one is looked at first: leaving a loop leads to the end sooner."""
         step = self._codes[self.actors[actor][0]][state.at[actor]]
         other = state.copy()
+        self.result.steps += len(self.actors)  # a copy costs as much
         self._enter(state, actor, step, enters=step.op == Op.PARALLEL_FOR)
         self._enter(other, actor, step, enters=step.op != Op.PARALLEL_FOR)
         return [state, other]
