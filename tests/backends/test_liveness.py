@@ -333,7 +333,7 @@ def check_depths(made: Net) -> None:
     assert smaller <= {depths}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(networks())
 def test_refused_networks_never_end(made: Net) -> None:
     check_refusals(made)

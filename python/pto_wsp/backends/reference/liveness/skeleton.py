@@ -106,10 +106,10 @@ def skeleton_of(plan: Plan) -> Skeleton | None:
     starts = [entries[entry].pc + (count > 1) for _, entry, count in shape.processes]
     links: list[Link] = []
     for number, (record, depth) in enumerate(zip(plan.records(Channel), depths, strict=True)):
-        if depth is None:
-            return None
         ends = [shape.producer[number], shape.consumer[number]]
         counts = [0 if end is None else shape.processes[end][2] for end in ends]
+        if depth is None or (0 in counts and any(counts) and not record.initial):
+            return None  # what is at the other end is not in the plan
         links.append(Link(plan.string(record.name), depth, record.initial, *counts))
     return Skeleton(plan, extents, shape, tuple(map(reader.body, starts)), tuple(links))
 
