@@ -120,8 +120,8 @@ def _silent_axes(plan: Plan) -> frozenset[int]:
 
 
 class _Deepening(Network):
-    """Where nobody can go on, the smallest of the channels to blame gets one more buffer (Parks'
-    rule), and what has happened so far stays as it is."""
+    """Where nobody can go on, the smallest of the channels to blame gets twice its buffers (Parks'
+    rule), and what has happened stays as it is. Those too many are taken away again later."""
 
     def _next_turn(self) -> bool:
         while True:
@@ -131,8 +131,8 @@ class _Deepening(Network):
                 full = self._to_blame()
                 if not full:
                     raise
-            channel = min(full, key=lambda number: self.queues[number].depth)
-            _deepen(self.queues[channel])
+            queue = min((self.queues[channel] for channel in full), key=lambda q: q.depth)
+            _deepen(queue, max(queue.depth * 2, 1))
 
     def _to_blame(self) -> list[int]:
         """Channels without room, or receiver, for which processes wait in a cycle, or for ever
@@ -182,19 +182,18 @@ def _waits(actors: list[Actor[Step]]) -> list[Wait]:
     return [actor.wait for actor in actors if actor.wait is not None]
 
 
-def _deepen(queue: Queue) -> None:
-    """One buffer more. What was sent and left stays so, in other buffers."""
-    old, old_there = queue.free_for, queue.is_there
-    buffers = max(queue.depth + 1, 1)
+def _deepen(queue: Queue, depth: int) -> None:
+    """More buffers. What was sent and left stays so, in other buffers."""
+    old, is_there = queue.free_for, queue.is_there
 
     def is_left(message: int) -> bool:
         return old[message % len(old)] > message
 
     free_for: list[int] = []
-    start = min(old) // buffers * buffers  # all before it were left
-    for message in range(start, start + buffers):
+    start = min(old) // depth * depth  # all before it were left
+    for message in range(start, start + depth):
         while is_left(message):
-            message += buffers
+            message += depth
         free_for.append(message)
-    arrived = [message + 1 if old_there(message) else 0 for message in free_for]
-    queue.depth, queue.free_for, queue.arrived = queue.depth + 1, free_for, arrived
+    arrived = [message + 1 if is_there(message) else 0 for message in free_for]
+    queue.depth, queue.free_for, queue.arrived = depth, free_for, arrived
