@@ -20,7 +20,7 @@ from pto_wsp.errors import CompileError
 from pto_wsp.plan import Channel, Op, Plan, Section
 from pto_wsp.srcloc import SrcLoc
 
-_BUDGET = 20_000  # steps of one search
+_BUDGET = 10_000  # steps of one search
 _MOST_SYMBOLS = 4  # each may be 0 or not
 _DEEPEST = 12  # how often depths are doubled in search of some that help
 _ALL = 1 << 62  # iterations
@@ -103,7 +103,7 @@ def _deeper(skeleton: Skeleton) -> str | None:
 
     def search(depths: list[int]) -> Found:
         # Loops are played in full: a long one may need as many buffers as it has iterations.
-        return find_stuck(skeleton, depths, limit=_ALL, budget=4 * _BUDGET).result.found
+        return find_stuck(skeleton, depths, limit=_ALL, budget=8 * _BUDGET).result.found
 
     given = [link.depth for link in skeleton.links]
     steps = [1 << k for k in range(_DEEPEST)]
