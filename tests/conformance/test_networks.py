@@ -243,9 +243,8 @@ def test_pipe(target: str) -> None:
         with P.pipe():
             for i in P.seq(n):
                 send(numbers, number(i=i))
-            with consume(numbers) as t:
-                with P.when(t.number % 2 == 0):
-                    store(r=t, y=Y[t.number])
+            with consume(numbers) as t, P.when(t.number % 2 == 0):
+                store(r=t, y=Y[t.number])
 
     numbers = Channel[ELEMENT](depth=2)
     counted(DenseDyn(N)).compile(target=target).execute()
