@@ -19,6 +19,7 @@ from pto_wsp import (
     DispatchPolicy,
     DType,
     Event,
+    ExecutionError,
     In,
     KernelError,
     Out,
@@ -229,6 +230,14 @@ def test_a_stage_that_fails_ends_the_pipeline(target: str) -> None:
     pipeline.x[5] = 1
     program.execute()
     pipeline.check()
+
+
+def test_tasks_with_messages_do_not_run_alone(tmp_path: Any) -> None:
+    program = Pipeline().work.compile()
+    with pytest.raises(ExecutionError, match="compute has a message"):
+        program.run_task("compute", 0)
+    made = program.run_task("load", 2, path=tmp_path / "load.npz")
+    assert "t_after" in str(made)
 
 
 # --- one workload ---
