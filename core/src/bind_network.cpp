@@ -9,6 +9,7 @@ namespace {
 
 constexpr i64 kMostBuffers = 0xFFFF;
 constexpr i64 kMostReplicas = 4096;
+constexpr u64 kMostBytes = u64{1} << 46;  // of the buffers of one channel
 
 }  // namespace
 
@@ -56,6 +57,11 @@ bool Binder::bind_channel(u32 channel) {
   }
   alloc.bytes = buffer_bytes(alloc.bytes);
   alloc.copies = out.buffers;
+  if (alloc.bytes > kMostBytes / out.buffers) {
+    return fail_tensor(record.element, Status::NO_MEMORY,
+                       "the buffers of channel '" + std::string(plan_.string(record.name)) +
+                           "' are too large for memory");
+  }
   number_buffers(out.alloc);
   return true;
 }
