@@ -111,7 +111,7 @@ def main() -> int:
             program.save_trace(trace)
 
     y[:] = 0
-    with pipeline(x, y, depth=2).compile(num_threads=2) as program:
+    with pipeline(x, y, depth=2).compile(num_threads=2, verify="full") as program:
         program.execute()
     stats = program.stats
     print(f"for real             {stats.tasks} tasks, {stats.messages} messages, 2 workers")

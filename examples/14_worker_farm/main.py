@@ -161,7 +161,7 @@ def main() -> int:
             program.save_trace(path)
 
     log[:] = 0
-    with farm(steps, log, replicas=4, depth=4).compile(num_threads=2) as program:
+    with farm(steps, log, replicas=4, depth=4).compile(num_threads=2, verify="full") as program:
         program.execute()
     good &= np.array_equal(log, wanted)
     stats = program.stats

@@ -109,7 +109,7 @@ def main() -> int:
 
     work = attention(data, depth=2).task_graph(pools=Pools.by_exec_unit())
     traced = work.task_graph(trace=TracePolicy.timestamps())
-    with traced.compile(num_threads=2) as program:
+    with traced.compile(num_threads=2, verify="full") as program:
         program.execute()
         trace = program.trace
         path = args.trace or Path(tempfile.gettempdir()) / "pto_wsp_attention.json.gz"

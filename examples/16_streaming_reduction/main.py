@@ -166,7 +166,7 @@ def main() -> int:
             program.save_trace(path)
 
     results[:] = 0
-    with reduction(x, results, replicas=4).compile(num_threads=2) as program:
+    with reduction(x, results, replicas=4).compile(num_threads=2, verify="full") as program:
         program.execute()
     stats = program.stats
     print(f"for real    {stats.tasks} tasks, {stats.messages} messages, 2 threads")
