@@ -43,6 +43,7 @@ DEFAULTS = {
     ("Expr", "b"): "NONE",
     ("Expr", "c"): "NONE",
     ("Symbol", "rank"): "0",
+    ("Channel", "latency"): "0",
     ("Symbol", "min_value"): "0",
     ("Symbol", "max_value"): "2**63 - 1",
     ("Kernel", "block_dim"): "1",

@@ -6,7 +6,7 @@ namespace ptowsp {
 
 DescriptorWriter::DescriptorWriter(const BoundPlan& plan, const ptowsp_descriptor_cell* cells,
                                    u32 columns)
-    : plan_(plan), cells_(cells), columns_(columns), walk_(plan) {
+    : plan_(plan), cells_(cells), columns_(columns), walk_(plan, true) {
   find_levels();
   u64 at = 0;
   for (u32 i = 0; i < plan.plan().count(Section::ALLOC); ++i) {

@@ -159,7 +159,7 @@ void check_access_use(const Context& c, u32 access, const Scope& scope,
   const bool has_scope =
       is(s.storage_class, StorageClass::TEMP) || is(s.storage_class, StorageClass::CHANNEL);
   if (has_scope && live[s.alloc] == kNone) {
-    Context::fail(offset, "the region lies in a temporary that no ALLOC has made there");
+    Context::fail(offset, "the region lies in a temporary or a message that is not there");
   }
 }
 

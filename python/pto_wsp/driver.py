@@ -18,7 +18,7 @@ from pto_wsp.options import ENABLE_DEBUG, ENABLE_PROFILING, OPTIMIZATION_LEVEL, 
 from pto_wsp.passes import lower
 from pto_wsp.passes import run as run_passes
 from pto_wsp.passes.pipeline import PASSES
-from pto_wsp.plan import Plan
+from pto_wsp.plan import Channel, Plan
 from pto_wsp.runtime.bindings import Bound
 from pto_wsp.runtime.engine import SingleRunner, TaskDump, Verifier
 from pto_wsp.runtime.program import Program, register_loader
@@ -43,7 +43,7 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     traced.check_captured(CompileError)
     plan = _plans.get(workload)
     if plan is None:
-        plan = _plans[workload] = lower(run_passes(traced.module))
+        plan = _plans[workload] = _checked(lower(run_passes(traced.module)))
     program = load(plan, target, traced.callables, options, traced.defaults)
     policy = workload.schedule.trace
     if policy is not None and policy.path is not None:
@@ -51,6 +51,15 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
     if traced.captured:
         program.check_before_runs(partial(traced.check_captured, ExecutionError))
     return program
+
+
+def _checked(plan: Plan) -> Plan:
+    """A plan whose network, if it is one, may come to its end."""
+    if plan.records(Channel):
+        from pto_wsp.backends.reference import liveness
+
+        liveness.check_liveness(plan)
+    return plan
 
 
 def compile_kernel(decl: ir.KernelDecl) -> LoadedKernel:
@@ -111,7 +120,15 @@ def load(
         defaults=defaults,
         single=_single(plan, kernels),
         verifier=None if verify is None else _verifier(plan, kernels, full=verify == "full"),
+        depths=partial(_min_depths, plan),
     )
+
+
+def _min_depths(plan: Plan, bindings: tuple[Bound, ...]) -> dict[str, int]:
+    from pto_wsp.backends.reference import liveness
+
+    registry.get("reference").check(plan)
+    return liveness.min_depths(plan, bindings)
 
 
 def _verifier(plan: Plan, kernels: tuple[LoadedKernel, ...], *, full: bool) -> Verifier:
@@ -168,7 +185,7 @@ def _load_plan(
         )
     # A decorated kernel is accepted as well as the bare function.
     bodies = {name: getattr(fn, "fn", fn) for name, fn in kernels.items()}
-    return load(plan, target, bodies, options)
+    return load(_checked(plan), target, bodies, options)
 
 
 register_loader(_load_plan)

@@ -317,15 +317,19 @@ def channels() -> Plan:
                     w.item(Op.BREAK, 1)
             sent = w.access(message, AccessMode.OUT, [span])
             turn = w.access(token, AccessMode.INOUT, [w.binary(ExprOp.MOD, i, w.const(4))])
+            w.item(Op.ROOM, pipe)
             site = w.task(make, [io(AccessMode.OUT, sent), io(AccessMode.INOUT, turn)])
             w.item(Op.SEND, pipe, site)
         w.item(Op.CLOSE, pipe)
-    with w.entry(consumer), w.recv(pipe) as number:
-        got = w.access(message, AccessMode.IN, [span])
-        written = w.access(x, AccessMode.OUT, [number, span])
-        read = w.access(paged, AccessMode.IN, [number, span])
-        words = [io(AccessMode.IN, got), io(AccessMode.OUT, written), io(AccessMode.IN, read)]
-        place = w.task(take, [var(0), *words])
+    with w.entry(consumer):
+        with w.recv(pipe) as number:
+            got = w.access(message, AccessMode.IN, [span])
+            written = w.access(x, AccessMode.OUT, [number, span])
+            read = w.access(paged, AccessMode.IN, [number, span])
+            words = [io(AccessMode.IN, got), io(AccessMode.OUT, written), io(AccessMode.IN, read)]
+            place = w.task(take, [var(0), *words])
+        w.item(Op.TAKE, pipe)
+        w.item(Op.DROP, pipe)
     w.level, w.axis = 2, tries  # of the CALL
     with w.entry(), w.block(Op.COMBINE):
         row = w.access(x, AccessMode.INOUT, [t, span])

@@ -109,7 +109,7 @@ CODE = [
     Rule("entry_gap", samples.channels, lambda d: d.set(S.ENTRY, 1, pc=3),
          "entries must follow each other without gaps; this one begins at 2", (S.ENTRY, 1, None)),
     Rule("send_channel", samples.channels, lambda d: d.set(S.PROCESS, 0, num_produces=0),
-         "SEND uses a channel that its process does not produce", (S.CODE, 17, None)),
+         "ROOM uses a channel that its process does not produce", (S.CODE, 14, None)),
     Rule("slot_load_mode", samples.channels, lambda d: d.set(S.ACCESS, 0, mode=AccessMode.INOUT),
          "SLOT_LOAD needs an access that only reads", (S.CODE, 4, None)),
     Rule("slot_load_region", samples.channels, lambda d: d.set(S.ACCESS_DIM, 0, flags=0),
@@ -119,7 +119,7 @@ CODE = [
     Rule("alloc_level", samples.tiers, lambda d: d.set(S.ALLOC, 0, level=0),
          "ALLOC does not stand at the level of its record", (S.CODE, 1, None)),
     Rule("temp_without_alloc", samples.tiers, lambda d: d.set(S.CODE, 1, opcode=Op.NOP),
-         "the region lies in a temporary that no ALLOC has made there", (S.CODE, 6, None)),
+         "the region lies in a temporary or a message that is not there", (S.CODE, 6, None)),
     Rule("free_twice", samples.tiers, lambda d: d.set(S.CODE, 18, opcode=Op.FREE),
          "FREE does not stand in the block of its ALLOC", (S.CODE, 18, None)),
     Rule("alloc_twice", samples.tiers, lambda d: d.set(S.CODE, 8, opcode=Op.ALLOC),
@@ -165,10 +165,10 @@ SITES = [
          "IO_INPUT has an operand that does not exist", (S.CODE, 4, None)),
     Rule("load_other_site", samples.channels, lambda d: d.set(S.CODE, 3, operand2=1),
          "SLOT_LOAD and the pc of its site do not name each other", (S.CODE, 3, None)),
-    Rule("collective_words", samples.channels, lambda d: d.set(S.CODE, 30, operand1=3),
-         "a COLLECTIVE is followed by fewer argument words", (S.CODE, 33, None)),
-    Rule("collective_mode", samples.channels, lambda d: d.set(S.CODE, 32, opcode=Op.IO_INPUT),
-         "does not fit the mode of parameter 'x'", (S.CODE, 32, None)),
+    Rule("collective_words", samples.channels, lambda d: d.set(S.CODE, 33, operand1=3),
+         "a COLLECTIVE is followed by fewer argument words", (S.CODE, 36, None)),
+    Rule("collective_mode", samples.channels, lambda d: d.set(S.CODE, 35, opcode=Op.IO_INPUT),
+         "does not fit the mode of parameter 'x'", (S.CODE, 35, None)),
 ]  # fmt: skip
 
 AXES = [
@@ -481,7 +481,7 @@ def test_buffers_end_with_their_block() -> None:
             w.item(Op.ALLOC, alloc)
             w.task(k, [io(AccessMode.OUT, made)])
         w.task(k, [io(AccessMode.OUT, made)])
-    refuses(w, "a temporary that no ALLOC has made there", S.CODE, 6)
+    refuses(w, "a temporary or a message that is not there", S.CODE, 6)
 
 
 def test_entry_belongs_to_its_process() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+import pytest
+
 from pto_wsp.dtypes import DType
 from pto_wsp.plan import (
     MAX_BLOCKS,
@@ -209,6 +211,7 @@ def test_collectives_may_be_sent() -> None:
     k = w.kernel("k", [P("t", AccessMode.OUT, rank=1)])
     made = w.access(0, AccessMode.OUT, [(w.const(0), w.const(16))])
     with w.entry():
+        w.item(Op.ROOM, channel)
         site = w.task(k, [io(AccessMode.OUT, made)], op=Op.COLLECTIVE)
         w.item(Op.SEND, channel, site)
     assert "collective k(t=out message[0:+16])" in w.build().disassemble()
@@ -226,16 +229,56 @@ def sender(*, nested: bool, outside: bool) -> tuple[Writer, int]:
     pc = 0
     with w.entry():
         with w.loop(Op.FOR_EACH, "i", w.const(2), AxisKind.DENSE):
+            w.item(Op.ROOM, pipe)
             site = w.task(k, [io(AccessMode.OUT, made)])
             with w.loop(Op.FOR_EACH, "j", w.const(2), AxisKind.DENSE):
                 if nested:
                     pc = w.item(Op.SEND, pipe, site)
+            if not nested and not outside:
+                pc = w.item(Op.SEND, pipe, site)
         if outside:
             pc = w.item(Op.SEND, pipe, site)
     return w, pc
 
 
 def test_sends_stay_in_the_iteration_of_their_task() -> None:
-    sender(nested=True, outside=False)[0].build()
+    sender(nested=False, outside=False)[0].build()
     w, pc = sender(nested=False, outside=True)
     refuses(w, "SEND passes on what no earlier task of its iteration wrote", S.CODE, pc)
+    w, pc = sender(nested=True, outside=False)
+    refuses(w, "SEND does not stand in the block of its ROOM", S.CODE, pc)
+
+
+@pytest.mark.parametrize(
+    ("ops", "what"),
+    [
+        ((Op.TAKE, Op.TAKE), "TAKE takes a second buffer of the channel"),
+        ((Op.DROP,), "DROP does not stand in the block of its TAKE"),
+        ((Op.TAKE, Op.DROP, Op.DROP), "DROP does not stand in the block of its TAKE"),
+        ((Op.ROOM, Op.TAKE), "TAKE takes a second buffer of the channel"),
+    ],
+)
+def test_a_process_has_one_buffer_of_a_channel(ops: tuple[Op, ...], what: str) -> None:
+    w, channel = receiver()
+    with w.entry():
+        pcs = [w.item(op, channel) for op in ops]
+    refuses(w, what, S.CODE, pcs[-1])
+
+
+def test_messages_are_used_where_they_are() -> None:
+    w, channel = receiver()
+    k = w.kernel("k", [P("t", rank=1)])
+    got = w.access(0, AccessMode.IN, [(w.const(0), w.const(16))])
+    with w.entry():
+        w.item(Op.TAKE, channel)
+        w.item(Op.DROP, channel)
+        w.task(k, [io(AccessMode.IN, got)])
+    refuses(w, "the region lies in a temporary or a message that is not there", S.CODE, 3)
+
+
+def test_channels_have_buffers_of_their_own() -> None:
+    w, _ = receiver()
+    second = w.add(Channel(name=w.string("d"), element=0, depth=w.const(1)))
+    with w.entry():
+        w.item(Op.NOP)
+    refuses(w, "another channel has the same buffers", S.CHANNEL, second, "element")

@@ -55,7 +55,7 @@ def interleaved(groups: list[list[int]], lanes: int) -> Iterator[int]:
 def wanted_order(run: list[Task], axis: str, module: ir.Module, lanes: int) -> list[int]:
     levels: dict[int, int] = {}
     for site in sites_of(module):
-        names = [around.stmt.axis for around in site.loops]
+        names = [a.stmt.axis for a in site.loops if not isinstance(a.stmt, ir.Consume)]
         levels[id(site.stmt)] = names.index(axis) if axis in names else -1
     order: list[int] = []
     numbered = list(enumerate(run))

@@ -123,11 +123,16 @@ class Network {
 // Generation by whoever runs nothing: the cursor of a plan, or those of its processes.
 class Walk {
  public:
-  explicit Walk(const BoundPlan& plan) : plan_(plan), main_(Cursor::at_entry(plan, 0)) {
-    main_.copy = 0;
+  // `rotates`: iterations have copies of temporaries in turn, as where they are in flight together.
+  Walk(const BoundPlan& plan, bool rotates) : plan_(plan), main_(Cursor::at_entry(plan, 0)) {
+    if (!rotates) main_.copy = 0;
     if (!plan.is_network()) return;
     network_.emplace(plan);
-    network_->keep_copies();
+    if (rotates) {
+      network_->share_copies();
+    } else {
+      network_->keep_copies();
+    }
   }
   Cursor& cursor() { return network_ ? network_->cursor() : main_; }
   const Cursor& cursor() const { return network_ ? network_->cursor() : main_; }

@@ -47,7 +47,7 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
                 f"{form}(...) of a network",
                 loc=loc,
                 why="the processes of a program stand beside each other, from its start to its end",
-                fix="put the other work into a process: connect([..., process(...).body(work)], ...)",
+                fix="put the other work into a process of the network",
             )
     merged, bodies = merge_parts(parts, loc)
     stmt = ir.Combine(bodies, loc) if form == "combine" else ir.Sequential(bodies, loc)

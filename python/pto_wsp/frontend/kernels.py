@@ -132,13 +132,11 @@ class Kernel(BodyMethods):
         """The parameter that is left for a message: the only one without a value, if it is an
         Out."""
         given = {param.name for param in self.params[: len(args)]} | kwargs.keys()
-        left = [
-            param
-            for param in self.params
-            if param.name not in given and (isinstance(param, TensorParam) or param.default is None)
-        ]
-        is_out = len(left) == 1 and isinstance(left[0], TensorParam) and left[0].mode is ir.Mode.OUT
-        return left[0].name if is_out and len(args) <= len(self.params) else None
+        left = [param for param in self.params if param.name not in given]
+        needed = [p.name for p in left if isinstance(p, TensorParam) or p.default is None]
+        outs = [p.name for p in left if isinstance(p, TensorParam) and p.mode is ir.Mode.OUT]
+        alone = needed == outs and len(outs) == 1 and len(args) <= len(self.params)
+        return outs[0] if alone else None
 
     def misses(self, name: str) -> TypeCheckError:
         """The error of a call without that parameter."""

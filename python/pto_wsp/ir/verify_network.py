@@ -10,9 +10,12 @@ from pto_wsp.ir.nodes import (
     Body,
     Call,
     Close,
+    Column,
     Const,
     Consume,
+    DimSlice,
     Loop,
+    LoopVar,
     Mode,
     Module,
     Network,
@@ -21,10 +24,11 @@ from pto_wsp.ir.nodes import (
     Receive,
     Region,
     Send,
+    SlotRef,
     TensorDecl,
     TensorKind,
 )
-from pto_wsp.ir.rewrite import walk
+from pto_wsp.ir.rewrite import walk, walk_expr
 from pto_wsp.ir.text import given_params
 from pto_wsp.ir.verify_decls import name_faults
 from pto_wsp.ir.verify_expr import MAX_RANK, Fault, Faults, Rule, Scope
@@ -144,12 +148,12 @@ def channels_join_two_processes(module: Module, _: Scope) -> Faults:
         if tensor.kind is not TensorKind.CHANNEL:
             continue
         sending, taking = senders.get(tensor.name, {}), takers.get(tensor.name, {})
-        yield from _one("send to", tensor, sending)
-        yield from _one("receive from", tensor, taking)
         for process in sending.keys() & taking.keys():
             why = f"process '{process}' would wait for itself"
             fix = "keep the value in a Tensor, or let another process send it back"
             yield _channel(f"both ends of channel '{tensor.name}' are in one process", why, fix)
+        yield from _one("send to", tensor, sending)
+        yield from _one("receive from", tensor, taking)
         if not sending and not taking:
             continue
         if not taking:
@@ -157,6 +161,62 @@ def channels_join_two_processes(module: Module, _: Scope) -> Faults:
             yield _channel(f"nobody consumes channel '{tensor.name}'", _at(sending), fix)
         if not sending and not (tensor.slots and tensor.slots.initial):
             yield _channel(f"nobody sends to channel '{tensor.name}'", _at(taking))
+
+
+def processes_do_not_collide(module: Module, scope: Scope) -> Faults:
+    """Two processes that no channels join, in either direction, touch the same region for certain,
+    and one of them writes it."""
+    names = [name for name, _ in processes_of(module)]
+    if len(names) == 1:
+        return
+    touched = [(name, _touched(body, scope)) for name, body in processes_of(module)]
+    joined = _joined(module)
+    for i, (first, mine) in enumerate(touched):
+        for second, theirs in touched[i + 1 :]:
+            if second in joined[first]:
+                continue
+            for region in mine.keys() & theirs.keys():
+                if mine[region] or theirs[region]:
+                    yield Fault(
+                        f"processes '{first}' and '{second}' both touch '{region.tensor}'",
+                        "one of them writes it, and no channel says who comes first",
+                        "pass it on in a message",
+                        code=Code.RACE,
+                    )
+
+
+def _touched(body: Body, scope: Scope) -> dict[Region, bool]:
+    """Regions of bound tensors that are the same for every task, and whether they are written."""
+    found: dict[Region, bool] = {}
+    for call in walk(body):
+        if not isinstance(call, Call) or call.kernel not in scope.kernels:
+            continue
+        for param, arg in zip(given_params(scope.kernels[call.kernel]), call.args, strict=False):
+            if not isinstance(param, ParamDecl) or not isinstance(arg, Region):
+                continue
+            tensor = scope.tensors.get(arg.tensor)
+            fixed = not any(_varies(dim) for dim in arg.dims)
+            if tensor is not None and tensor.kind is TensorKind.BOUND and fixed:
+                found[arg] = found.get(arg, False) or param.mode is not Mode.IN
+    return found
+
+
+def _varies(dim: DimSlice) -> bool:
+    nodes = [node for expr in (dim.start, dim.extent, dim.step) for node in walk_expr(expr)]
+    return any(isinstance(node, LoopVar | Column | SlotRef) for node in nodes)
+
+
+def _joined(module: Module) -> dict[str, set[str]]:
+    """By process, those that channels lead to or come from, over any number of others."""
+    senders = dict(_users(module, (Send, Close)))
+    takers = dict(_users(module, (Consume, Receive)))
+    joined = {name: {name} for name, _ in processes_of(module)}
+    for channel in senders.keys() & takers.keys():
+        ends = {*senders[channel], *takers[channel]}
+        group = set[str]().union(*(joined[name] for name in ends))
+        for name in group:
+            joined[name] = group
+    return joined
 
 
 def _one(verb: str, tensor: TensorDecl, users: dict[str, SrcLoc | None]) -> Faults:
@@ -202,4 +262,5 @@ NETWORK_RULES: tuple[Rule[Network], ...] = (network_has_processes,)
 MODULE_NETWORK_RULES: tuple[Rule[Module], ...] = (
     network_is_last,
     channels_join_two_processes,
+    processes_do_not_collide,
 )

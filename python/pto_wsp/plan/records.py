@@ -447,7 +447,7 @@ class Channel(TableRecord):
     initial: int = 0  # messages there at the start
     rate_in: int = NONE  # index in EXPR, or NONE; messages sent per producer iteration
     rate_out: int = NONE  # index in EXPR, or NONE; messages taken per consumer iteration
-    latency: int  # cycles between the end of a message's task and its use, on a virtual clock
+    latency: int = 0  # cycles between the end of a message's task and its use, on a virtual clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

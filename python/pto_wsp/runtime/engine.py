@@ -155,6 +155,9 @@ class Engine(Protocol):
 # Both raise if they find something.
 Verifier = Callable[[tuple[Bound, ...]], Callable[[Run], None] | None]
 
+# Finds the smallest depths of channels, by name, with which a run with these values ends.
+DepthFinder = Callable[[tuple[Bound, ...]], dict[str, int]]
+
 
 @runtime_checkable
 class ControlledEngine(Protocol):

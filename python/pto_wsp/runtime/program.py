@@ -25,6 +25,7 @@ from pto_wsp.runtime.descriptors import layout_of
 from pto_wsp.runtime.engine import (
     Control,
     ControlledEngine,
+    DepthFinder,
     DeviceEngine,
     Engine,
     Generated,
@@ -84,8 +85,10 @@ class Program:
         defaults: Mapping[str, object] | None = None,
         single: SingleRunner | None = None,
         verifier: Verifier | None = None,
+        depths: DepthFinder | None = None,
     ) -> None:
         self.plan = plan
+        self._depths = depths
         self._verifier = verifier
         self._single = single
         self.target = target
@@ -252,6 +255,7 @@ class Program:
             chosen=self.chosen,
             single=self._single,
             verifier=self._verifier,
+            depths=self._depths,
         )
         other._binder.values = self._binder.values
         other._check = self._check
@@ -322,6 +326,14 @@ class Program:
     def num_tasks(self, **bindings: object) -> int:
         """How many tasks a run with these bindings generates."""
         return self._generate(bindings).tasks
+
+    def min_depths(self, **bindings: object) -> dict[str, int]:
+        """By name of a channel, the depth that it needs for a run with these bindings to come to
+        its end: none of them can be smaller while the others stay. Raises DeadlockError if no
+        depths help. Nothing runs, but it takes as long as there are messages."""
+        self._check_usable()
+        assert self._depths is not None, "the driver gives every program one"
+        return self._depths(self._binder.bind(bindings))
 
     def descriptors(self, **bindings: object) -> npt.NDArray[Any]:
         """What a run with these bindings does, one row a task, in program order: `kernel` (a number

@@ -89,7 +89,7 @@ def expand(plan: Plan, bindings: tuple[Bound, ...], depth: int) -> Table:
     joined: dict[int, int] = {}  # by list of tasks: the counter of all of them
     opened: list[_Group] = []
     for n, node in enumerate(record.nodes):
-        for event in record.events.get(n, ()):
+        for _, event in record.events.get(n, ()):
             match event:
                 case Event.OPEN:
                     opened.append(_Group(table.slot()))

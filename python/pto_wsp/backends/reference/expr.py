@@ -47,7 +47,7 @@ class Evaluator:
         """Whether a value may differ from iteration to iteration."""
         return any(
             self._nodes[node].op in (ExprOp.LOOPVAR, ExprOp.SLOT, ExprOp.LETVAR)
-            or self.reads_loops(_operands(self._nodes[node]))
+            or self.reads_loops(operands(self._nodes[node]))
             for node in nodes
         )
 
@@ -67,7 +67,7 @@ class Evaluator:
         reductions."""
         if node not in self._needs:
             e = self._nodes[node]
-            needs = frozenset[int]().union(*(self._variables(each) for each in _operands(e)))
+            needs = frozenset[int]().union(*(self._variables(each) for each in operands(e)))
             if e.op in (ExprOp.LOOPVAR, ExprOp.SLOT, ExprOp.LETVAR):
                 needs |= {-1}
             elif e.op == ExprOp.BOUNDVAR:
@@ -162,7 +162,7 @@ class Evaluator:
         return Scope(scope.loops, scope.slots, scope.lets, bound)
 
 
-def _operands(e: Expr) -> list[int]:
+def operands(e: Expr) -> list[int]:
     """The nodes that a node refers to."""
     match e.op:
         case ExprOp.CONST | ExprOp.LOOPVAR | ExprOp.BOUNDVAR | ExprOp.SYMBOL | ExprOp.SHAPE:

@@ -298,28 +298,35 @@ class Network:
         wait = actor.wait
         assert wait is not None
         queue = self.queues[wait.channel]
-        name = f"channel {queue.name!r}"
-        used = f"{queue.in_use} of {queue.buffers}"
-        if wait.op == Op.ROOM:
-            text = f"waits for a free buffer of {name} ({used} in use)"
-        elif wait.op == Op.SEND:
-            text = f"waits for a receiver at {name} (rendezvous)"
-        else:
-            message = queue.next_taken(actor.replica)
-            text = f"waits for message {message} of {name} (empty, {used} buffers in use)"
-        loc = self._plan.debug_loc(Section.CODE, wait.pc)
-        at = "" if loc is None else f" ({loc.file}:{loc.line})"
-        return f"process {actor.name} {text}{at}"
+        message = queue.next_taken(actor.replica) if wait.op in TAKING else 0
+        text = wait_text(wait.op, queue.name, queue.in_use, queue.buffers, message)
+        return f"process {actor.name} {text}{at_line(self._plan, wait.pc)}"
 
     def closed_error(self, wait: Wait) -> ExecutionError:
         queue = self.queues[wait.channel]
-        message = queue.next_taken(self.actor.replica)
-        return run_error(
-            Code.CHANNEL_CLOSED,
-            f"process {self.actor.name} receives message {message} of channel {queue.name!r}, "
-            "which is closed: no more come",
-            loc=self._plan.loc(Section.CODE, wait.pc),
-        )
+        text = closed_text(queue.name, queue.next_taken(self.actor.replica))
+        loc = self._plan.loc(Section.CODE, wait.pc)
+        return run_error(Code.CHANNEL_CLOSED, f"process {self.actor.name} {text}", loc=loc)
+
+
+def wait_text(op: Op, channel: str, in_use: int, buffers: int, message: int) -> str:
+    """What a process waits for."""
+    name, used = f"channel {channel!r}", f"{in_use} of {buffers}"
+    if op == Op.ROOM:
+        return f"waits for a free buffer of {name} ({used} in use)"
+    if op == Op.SEND:
+        return f"waits for a receiver at {name} (rendezvous)"
+    return f"waits for message {message} of {name} (empty, {used} buffers in use)"
+
+
+def closed_text(channel: str, message: int) -> str:
+    return f"receives message {message} of channel {channel!r}, which is closed: no more come"
+
+
+def at_line(plan: Plan, pc: int) -> str:
+    """Where an instruction comes from, to be put behind it."""
+    loc = plan.debug_loc(Section.CODE, pc)
+    return "" if loc is None else f" ({loc.file}:{loc.line})"
 
 
 def own_tensors(plan: Plan) -> list[int]:
