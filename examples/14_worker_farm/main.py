@@ -1,6 +1,6 @@
 """A farm of workers behind one queue, whose results come out in the order in which it went in.
 
-Each item takes a different number of steps. `replicate(worker, n)` makes n processes of one:
+Each item takes a different number of steps. `replicate(crew, n)` makes n processes of one:
 message m goes to replica m modulo n, and what they send is collected in the same order, so the
 output does not depend on who is faster. A virtual clock shows the farm at several sizes, and the
 same network then runs for real.
@@ -96,10 +96,10 @@ def farm(steps: np.ndarray, log: np.ndarray, replicas: int, depth: int) -> Workl
         with consume(done) as item:
             append[item.number](done=item, log=lines, at=at)
 
-    worker = process("worker").consumes(todo).produces(done).body(work(steps))
+    crew = process("crew").consumes(todo).produces(done).body(work(steps))
     processes: list[Process] = [
         process("source").produces(todo).body(source(DenseDyn(count))),
-        replicate(worker, replicas),
+        replicate(crew, replicas),
         process("sink").consumes(done).body(sink),
     ]
     return connect(processes, [todo, done])
