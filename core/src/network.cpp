@@ -220,7 +220,7 @@ Network::Step Network::take(Actor* actor, Instr instr, Error* error) {
                                                      std::to_string(message) + " of channel '" +
                                                      std::string(plan_.plan().string(record.name)) +
                                                      "', which is closed: no more come");
-    error->at_record(Section::CODE, cursor.pc, cursor.vars, cursor.level);
+    error->at_record(Section::CODE, cursor.pc, nullptr, 0);
     return Step::Fails;
   }
   end.held = message;
@@ -331,7 +331,7 @@ Error Network::stuck() const {
   }
   Error error = Error::make(Status::DEADLOCK, std::move(text));
   if (first != nullptr) {
-    error.at_record(Section::CODE, first->cursor.pc, first->cursor.vars, first->cursor.level);
+    error.at_record(Section::CODE, first->cursor.pc, nullptr, 0);
   }
   return error;
 }

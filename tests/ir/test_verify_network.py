@@ -70,7 +70,11 @@ CHANGES = [
         "use(t = c[0:+8], y = Y[m, 0:+8]) receive back",
         "both ends of channel 'back' are in one process",
     ),
-    ("network @", "parallel z in n: dense_dyn 0:+n { network { } } network @", "a network"),
+    (
+        "network @",
+        "network { process q { make(x = X[0, 0:+8], t = X[1, 0:+8]) } } network @",
+        "a network inside of something",
+    ),
     (
         "process second each",
         'process third @ "net.py":8 { receive c use(t = c[0:+8], y = Y[0, 0:+8]) } '

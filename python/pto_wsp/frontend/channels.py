@@ -30,10 +30,11 @@ class Channel:
 
     `initial` messages of zeros are there at the start, which a cycle of processes needs.
     `latency` is the number of cycles that a message is under way on a virtual clock
-    (TracePolicy.cycles).
+    (TracePolicy.cycles). With `host=True` the host has the end that no process has: see
+    `program.channel(name)`.
     """
 
-    __slots__ = ("dtype", "loc", "name", "shape", "slots")
+    __slots__ = ("dtype", "host", "loc", "name", "shape", "slots")
 
     def __class_getitem__(cls, element: Any) -> ChannelType:
         return ChannelType(_tile(element))
@@ -45,10 +46,12 @@ class Channel:
         depth: int = 1,
         initial: int = 0,
         latency: int = 0,
+        host: bool = False,
         element: type[Tile] | None = None,
     ) -> None:
         self.loc = srcloc.here()
         self.name = identifier("Channel", name)
+        self.host = host
         tile = _tile(element)
         self.shape, self.dtype = tile.shape, tile.dtype
         numbers = [
@@ -77,9 +80,17 @@ class ChannelType:
     element: type[Tile]
 
     def __call__(
-        self, name: str | None = None, *, depth: int = 1, initial: int = 0, latency: int = 0
+        self,
+        name: str | None = None,
+        *,
+        depth: int = 1,
+        initial: int = 0,
+        latency: int = 0,
+        host: bool = False,
     ) -> Channel:
-        return Channel(name, depth=depth, initial=initial, latency=latency, element=self.element)
+        return Channel(
+            *(name,), depth=depth, initial=initial, latency=latency, host=host, element=self.element
+        )
 
 
 class Event(Channel):
@@ -88,8 +99,8 @@ class Event(Channel):
 
     __slots__ = ()
 
-    def __init__(self, name: str | None = None, *, latency: int = 0) -> None:
-        super().__init__(name, depth=0, latency=latency, element=Tile[1, DType.BOOL])
+    def __init__(self, name: str | None = None, *, latency: int = 0, host: bool = False) -> None:
+        super().__init__(name, depth=0, latency=latency, host=host, element=Tile[1, DType.BOOL])
 
 
 def _tile(element: object) -> type[Tile]:
@@ -248,7 +259,19 @@ class Pipe:
             return
         body = self._tracer.close_branch(self._open, self.pending.loc)
         for stmt in body:
+            _check_no_host(self._tracer, self.pending.loc)
             self._tracer.add_process(_process(stmt, self.pending.loc))
+
+
+def _check_no_host(tracer: Tracer, loc: srcloc.SrcLoc | None) -> None:
+    if any(isinstance(each, Channel) and each.host for each in tracer.channels()):
+        raise CompileError(
+            Code.CHANNEL,
+            "a channel of the host in P.pipe()",
+            loc=loc,
+            why="the process that stands for the host is made where processes are connected",
+            fix="make the network with connect([...], [...])",
+        )
 
 
 def _process(stmt: ir.Stmt, loc: srcloc.SrcLoc | None) -> ir.Process:

@@ -11,6 +11,7 @@ from pto_wsp.errors import CompileError, ExecutionError
 from pto_wsp.frontend.captures import Captured
 from pto_wsp.frontend.declarations import Declarations, Default, KernelNames
 from pto_wsp.frontend.kernels import Kernel
+from pto_wsp.host_ends import HostEnd
 from pto_wsp.srcloc import SrcLoc
 
 
@@ -26,6 +27,7 @@ class Traced:
     kernels: Mapping[str, Kernel]  # by the name of the specialisation in the module
     defaults: dict[str, Default]
     captured: tuple[Captured, ...] = ()
+    host_ends: tuple[HostEnd, ...] = ()
 
     def check_captured(self, error: type[CompileError | ExecutionError]) -> None:
         """Raises if an array has changed of which the plan has constants."""

@@ -14,8 +14,10 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.channels import Channel
 from pto_wsp.frontend.compose import Traced, merge_parts
+from pto_wsp.frontend.ports import border
 from pto_wsp.frontend.trace import current
 from pto_wsp.frontend.workloads import Workload, WorkloadFunction, network
+from pto_wsp.host_ends import HostEnd
 from pto_wsp.srcloc import SrcLoc
 
 ProcessBody: TypeAlias = Workload | WorkloadFunction | Callable[..., object]
@@ -148,13 +150,39 @@ def _network(
     traced = [part.traced() for part in parts]
     for part, found in zip(parts, traced, strict=True):
         _check(part, found, {channel.name for channel in channels})
+    names = [(part.name, part.replicas is not None, part.loc) for part in parts]
+    ends: list[HostEnd] = []
+    for channel in channels:
+        if channel.host:
+            found, end = _host_end(channel, traced)
+            traced.append(found)
+            names.append(
+                (f"host {'to' if end.sends else 'from'} {end.channel}", False, channel.loc)
+            )
+            ends.append(end)
     merged, bodies = merge_parts(traced, loc)
     processes = tuple(
-        ir.Process(part.name, body, part.replicas is not None, part.loc)
-        for part, body in zip(parts, bodies, strict=True)
+        ir.Process(name, body, replicated, at)
+        for (name, replicated, at), body in zip(names, bodies, strict=True)
     )
     module = replace(merged.module, name="network", body=(ir.Network(processes, loc),))
-    return replace(merged, module=module)
+    return replace(merged, module=module, host_ends=tuple(ends))
+
+
+def _host_end(channel: Channel, traced: list[Traced]) -> tuple[Traced, HostEnd]:
+    """The host has the end that no process has."""
+    stmts = [stmt for part in traced for stmt in ir.walk(part.module.body)]
+    sent = any(isinstance(s, ir.Send) and s.channel == channel.name for s in stmts)
+    taken = any(isinstance(s, ir.Consume | ir.Receive) and s.channel == channel.name for s in stmts)
+    if sent is taken or channel.name is None:
+        raise CompileError(
+            Code.CHANNEL,
+            f"channel {channel.name} has host=True and {'two ends' if sent else 'no end'}",
+            loc=channel.loc,
+            why="the host has one end, and a process the other",
+            fix="leave host=True out, or let one process send to it or receive from it",
+        )
+    return border(channel, channel.name, sends=taken)
 
 
 def _check(part: Process, traced: Traced, known: set[str | None]) -> None:

@@ -206,6 +206,10 @@ class Tracer:
         self._channels[id(channel)] = (channel, name)
         return name
 
+    def channels(self) -> list[object]:
+        """Those that are declared so far."""
+        return [channel for channel, _ in self._channels.values()]
+
     def hold(self, message: Message) -> None:
         """A message is there, under the name of its channel."""
         self._tensor_names[id(message)] = (message, message.name or "")

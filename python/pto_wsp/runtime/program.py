@@ -6,7 +6,7 @@ import atexit
 import itertools
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from html import escape
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
+from pto_wsp.host_ends import HostEnd
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Binder, Bound, Value, show
 from pto_wsp.runtime.descriptors import layout_of
@@ -37,6 +38,7 @@ from pto_wsp.runtime.engine import (
     Verifier,
 )
 from pto_wsp.runtime.perfetto import to_perfetto
+from pto_wsp.runtime.ports import Port, bind_ports
 from pto_wsp.runtime.recording import decisions
 from pto_wsp.runtime.serialised import serialised
 from pto_wsp.runtime.stats import Stats
@@ -104,6 +106,7 @@ class Program:
         self._check: Callable[[], None] | None = None
         self._trace_path: Path | None = None
         self._instances = itertools.count(2)
+        self._ports: dict[str, Port] = {}
         _alive.add(self)
 
     @classmethod
@@ -123,6 +126,29 @@ class Program:
         elif not isinstance(plan, Plan):
             plan = Plan.load(Path(plan))
         return _loader[0](plan, kernels=kernels or {}, target=target, options=options)
+
+    # --- channels that end at the host ---------------------------------------------------------
+
+    def add_ports(self, ends: Iterable[HostEnd]) -> None:
+        """The program has these channels of which the host has an end."""
+        self._ports = {end.channel: Port(end) for end in ends}
+        if self._ports:
+            self._quick = None  # each run has arrays of its own for them
+
+    def channel(self, channel: Any) -> Port:
+        """The host's end of a channel that was made with `host=True`, by the channel or its name:
+        `try_send`, `close`, `receive`, `query`."""
+        name = getattr(channel, "name", channel)
+        port = self._ports.get(str(name))
+        if port is None:
+            raise ExecutionError(
+                Code.CHANNEL,
+                f"the program has no channel {name!r} that ends at the host",
+                loc=srcloc.here(),
+                why=f"it has {', '.join(map(repr, self._ports)) or 'none'}",
+                fix="make the channel with host=True, and connect it to one process",
+            )
+        return port
 
     # --- running -------------------------------------------------------------------------------
 
@@ -259,6 +285,7 @@ class Program:
         )
         other._binder.values = self._binder.values
         other._check = self._check
+        other.add_ports(port.spec for port in self._ports.values())
         other._instances = self._instances
         if self._trace_path is not None:
             path = self._trace_path
@@ -480,6 +507,8 @@ class Program:
         if "seed" in bindings and not self._binder.has("seed"):
             bindings = dict(bindings)
             control = replace(control, seed=_checked_seed(bindings.pop("seed")))
+        if self._ports:
+            bindings = {**bindings, **bind_ports(self._ports.values())}
         bound = self._binder.bind(bindings)
         check = None if self._verifier is None else self._verify(self._verifier, bound)
         if control is _PLAIN:
@@ -490,6 +519,8 @@ class Program:
             )
         # Only now: values that the target refuses are forgotten.
         self._binder.values = tuple(b.value for b in bound)
+        for port in self._ports.values():
+            port.started(run.done)
         return run if check is None else VerifiedRun(run, check)
 
     def _verify(self, verifier: Verifier, bound: tuple[Bound, ...]) -> Callable[[Run], None] | None:
