@@ -128,7 +128,8 @@ def _check(rules: Iterable[Rule[T]], node: T, scope: Scope, loc: SrcLoc | None) 
     for rule in rules:
         for fault in rule(node, scope):
             fix = fault.fix or _FIXES.get(fault.code)
-            raise fault.error(fault.code, fault.message, loc=loc, why=fault.why, fix=fix)
+            at = fault.loc or loc
+            raise fault.error(fault.code, fault.message, loc=at, why=fault.why, fix=fix)
 
 
 def _check_unique(kind: str, decls: Iterable[SymbolDecl | TensorDecl | KernelDecl]) -> None:
