@@ -29,6 +29,7 @@ from pto_wsp import (
     process,
     receive,
     record,
+    replicate,
     send,
     sequential,
     synchronize,
@@ -129,6 +130,63 @@ def test_a_statement_that_is_no_process() -> None:
 
     line = refused(pipe(body), Code.PROCESS, "a statement of P.pipe.* that is no process")
     assert line.endswith("# here")
+
+
+def test_two_messages_at_a_time() -> None:
+    def body(ch: Channel, rows: Any) -> None:
+        for i in P(rows):
+            send(ch, copy[i](x=X[i]))
+        for _ in P(2):
+            copy(x=receive(ch), y=Y[0])
+            copy(x=receive(ch), y=Y[1])  # here
+
+    assert refused(pipe(body), Code.CHANNEL, "another message of 'ch'").endswith("# here")
+
+
+def test_temporaries_of_main() -> None:
+    @workload
+    def made(rows: Any) -> None:
+        ch = Channel[Row]("ch", depth=2)
+        kept = Tensor.temp((4,), DType.F32)
+        with P.pipe():
+            for i in P(rows):
+                copy[i](x=X[i], y=kept)  # here
+                send(ch, copy[i](x=kept))
+            with consume(ch) as t:
+                copy(x=t, y=Y[t.number])
+
+    line = refused(made(DenseDyn(4)), Code.TEMPORARY_ESCAPED, "temporary .* outside its scope")
+    assert line.endswith("# here")
+
+
+def test_after_a_call_of_another_process() -> None:
+    def body(ch: Channel, rows: Any) -> None:
+        for i in P(rows):
+            first = copy[i](x=X[i], y=Y[i])
+            send(ch, copy[i](x=X[i]))
+        with consume(ch) as t:
+            copy(x=t, y=Y[t.number], after=first)  # here
+
+    with pytest.raises(CompileError, match="between processes, messages order tasks") as caught:
+        pipe(body).compile()
+    loc = caught.value.loc
+    assert loc is not None
+    assert linecache.getline(loc.file, loc.line).endswith("# here\n")
+
+
+def test_a_replica_number_without_replicas() -> None:
+    ch = Channel[Row]("ch", depth=2)
+
+    def source() -> None:
+        send(ch, copy(x=X[0]))
+
+    def sink(replica: Any) -> None:
+        copy(x=receive(ch), y=Y[replica])
+
+    one = process("source").produces(ch).body(source)
+    two = process("sink").consumes(ch).body(sink)
+    refused(connect([one, two], [ch]), Code.PROCESS, "takes the number of a replica")
+    assert connect([one, replicate(two, 1)], [ch]).compile().num_tasks() == 2
 
 
 def test_two_processes_of_one_name() -> None:

@@ -102,7 +102,8 @@ def message_is_not_held(stmt: Holding, scope: Scope) -> Faults:
     yield from _declared(stmt.channel, scope)
     if stmt.channel in scope.temps:
         why = "there is a message of it here already, for the rest of this body"
-        yield _channel(f"another message of '{stmt.channel}' is received", why)
+        fix = "receive it in a loop of its own, and keep what is needed in a Tensor.temp"
+        yield _channel(f"another message of '{stmt.channel}' is received", why, fix)
 
 
 def closed_is_a_channel(stmt: Close, scope: Scope) -> Faults:
