@@ -30,6 +30,17 @@ def machine(result: Json) -> Table:
     return shown
 
 
+def _network(result: Json) -> Iterator[RenderableType]:
+    messages, pipeline = result["messages"], result["pipeline"]
+    for way, what in (("any", "any worker"), ("apart", "a worker for each end")):
+        rate = messages[way]["million_per_s"]["median"]
+        yield f"messages through one channel, {what}: {rate:.2f} M/s"
+    yield (
+        f"two stages of 10 us with two buffers: {pipeline['speedup']['median']:.2f} times one "
+        f"worker, tasks per worker {pipeline['worker_tasks']}"
+    )
+
+
 def section(name: str, result: Json) -> Iterator[RenderableType]:
     """The tables of one section of the JSON."""
     match name:
@@ -53,6 +64,8 @@ def section(name: str, result: Json) -> Iterator[RenderableType]:
             )
         case "schedule":
             yield _schedule(result)
+        case "network":
+            yield from _network(result)
         case "kernels":
             yield _kernels(result)
         case "llm":

@@ -1,7 +1,7 @@
 """Runs the benchmarks: python -m benchmarks.run
 
 Prints tables and writes all medians and quartiles, with machine and commit, as JSON. The sections
-are graphs, bodies, metg, chains, overlap, schedule, kernels, llm, llm_model and host; see
+are graphs, bodies, metg, chains, overlap, schedule, network, kernels, llm, llm_model and host; see
 benchmarks/README.md.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.host import measure as host
 from benchmarks.kernels import measure as kernels
 from benchmarks.llm import measure as llm
 from benchmarks.llm_model import measure as llm_model
-from benchmarks.overhead import bodies, limits, metg, rows, schedule
+from benchmarks.overhead import bodies, limits, metg, network, rows, schedule
 from benchmarks.overhead.build import SOURCES
 from benchmarks.overhead.contenders import load_rivals
 from benchmarks.sampling import Protocol
@@ -34,6 +34,7 @@ SECTIONS = (
     "chains",
     "overlap",
     "schedule",
+    "network",
     "kernels",
     "llm",
     "llm_model",
@@ -129,6 +130,7 @@ def _sections(options: argparse.Namespace) -> dict[str, Callable[[Bench], Json]]
         "chains": lambda bench: limits.long_chains(bench, chain_length),
         "overlap": limits.rows_and_columns,
         "schedule": schedule.measure,
+        "network": network.measure,
         "kernels": kernels.measure,
         "llm": llm.measure,
         "llm_model": llm_model.measure,

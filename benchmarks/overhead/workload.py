@@ -68,7 +68,8 @@ class Graph:
         return np.array_equal(result, self.expected)
 
 
-def _body(statement: str, iterations: int) -> str:
+def spinning(statement: str, iterations: int) -> str:
+    """A C++ body that goes round before its statement."""
     spin = SPIN.replace("ITERATIONS", str(iterations)) if iterations else ""
     return f"{spin}    {statement}"
 
@@ -76,28 +77,28 @@ def _body(statement: str, iterations: int) -> str:
 def make_step(iterations: int) -> Any:
     """x += 1"""
 
-    @kernel(cpp_src=_body("x() += 1;", iterations))
+    @kernel(cpp_src=spinning("x() += 1;", iterations))
     def step(x: InOut[Tensor]): ...
 
     return step
 
 
 def _make_after_one(iterations: int) -> Any:
-    @kernel(cpp_src=_body("out() = a() + 1;", iterations))
+    @kernel(cpp_src=spinning("out() = a() + 1;", iterations))
     def after_one(a: In[Tensor], out: Out[Tensor]): ...
 
     return after_one
 
 
 def _make_after_two(iterations: int) -> Any:
-    @kernel(cpp_src=_body("out() = std::max(a(), b()) + 1;", iterations))
+    @kernel(cpp_src=spinning("out() = std::max(a(), b()) + 1;", iterations))
     def after_two(a: In[Tensor], b: In[Tensor], out: Out[Tensor]): ...
 
     return after_two
 
 
 def _make_after_three(iterations: int) -> Any:
-    @kernel(cpp_src=_body("out() = std::max({a(), b(), c()}) + 1;", iterations))
+    @kernel(cpp_src=spinning("out() = std::max({a(), b(), c()}) + 1;", iterations))
     def after_three(a: In[Tensor], b: In[Tensor], c: In[Tensor], out: Out[Tensor]): ...
 
     return after_three

@@ -53,7 +53,7 @@ _ADVICE = {
     Code.CHANNEL_CLOSED: ("receive(...) wants a message, and its producers have ended",
         "send as many messages as are received, or take what there is with consume(...)"),
     Code.CHANNEL_FULL: ("as many messages are there as it has buffers",
-        "send again later, wait with send(...), or give the channel a larger depth"),
+        "execute the program, which takes them, or give the channel a larger depth"),
     Code.CHANNEL_GAP: ("a message that one replica does not send hides those of others behind it",
         "let every replica send as many messages as it receives"),
     Code.MACHINE_RESOURCES: ("the system says so",

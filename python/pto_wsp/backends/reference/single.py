@@ -24,8 +24,10 @@ from pto_wsp.errors import ExecutionError
 from pto_wsp.kernels import LoadedKernel, scalar_value
 from pto_wsp.plan import (
     NONE,
+    Access,
     AccessMode,
     Axis,
+    Channel,
     Instr,
     Op,
     ParamKind,
@@ -109,6 +111,14 @@ def loop_indices(
     while axis != NONE:
         names.insert(0, plan.string(axes[axis].name))
         axis = axes[axis].outer
+    if _reads_message(plan, site) or plan.records(Site)[site].level > len(names):
+        raise ExecutionError(
+            Code.RUN_TASK,
+            f"{plan.site_name(site)} has a message",
+            loc=plan.loc(Section.SITE, site),
+            why="what a message holds is known while its process runs",
+            fix="trace a run, or run the kernel alone: k.run(...)",
+        )
     what = f"{plan.site_name(site)} stands in the loops ({', '.join(names)})"
     unknown = sorted(set(named) - set(names))
     if unknown:
@@ -121,6 +131,14 @@ def loop_indices(
     if missing or len(given) > len(names):
         raise _bad_indices(plan, site, what, names)
     return tuple(values[level] for level in range(len(names)))
+
+
+def _reads_message(plan: Plan, site: int) -> bool:
+    messages = {channel.element for channel in plan.records(Channel)}
+    pc, code = plan.records(Site)[site].pc, plan.records(Instr)
+    words = code[pc + 1 : pc + 1 + code[pc].operand1]
+    reads = [word.operand2 for word in words if word.opcode in (Op.IO_INPUT, Op.IO_INOUT)]
+    return any(plan.records(Access)[access].tensor in messages for access in reads)
 
 
 def _bad_indices(plan: Plan, site: int, what: str, names: list[str]) -> ExecutionError:
