@@ -34,7 +34,9 @@ def run(case: Case, schedule: tuple[ir.Directive, ...] | None, target: str, **op
         except PtoError as error:
             return type(error).__name__, error.message, None
         trace = runs.trace if schedule is not None else None
-        return (case.seen, case.totals), runs.task_hash(), trace
+        stats = runs.stats
+        waits = stats.messages, stats.channel_empty, stats.channel_full, stats.channel_high
+        return (case.seen, case.totals, waits), runs.task_hash(), trace
 
 
 def same(wanted: Any, found: Any) -> None:

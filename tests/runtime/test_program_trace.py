@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from pto_wsp import (
+    Channel,
     DenseDyn,
+    DType,
     ExecutionError,
     In,
     InOut,
@@ -26,11 +28,17 @@ from pto_wsp import (
     StartPolicy,
     TaskWindow,
     Tensor,
+    Tile,
     TimingPolicy,
     TracePolicy,
     Workload,
+    connect,
+    consume,
     kernel,
+    process,
+    replicate,
     select,
+    send,
     workload,
 )
 
@@ -379,3 +387,42 @@ def test_a_kernel_that_fails_in_virtual_time() -> None:
         for _ in range(2):
             with pytest.raises(KernelError, match="no"):
                 program.execute()
+
+
+def test_workers_are_called_like_their_processes(tmp_path: Path) -> None:
+    loaded, done = (Channel[Tile[1, DType.F64]](name, depth=2) for name in ("loaded", "done"))
+    cells = Tensor(data=np.zeros((N, 1)), name="cells")
+
+    @kernel
+    def copy(x: In[Tensor], y: Out[Tensor]) -> None:
+        y[...] = x
+
+    def load() -> None:
+        for i in P(N):
+            send(loaded, copy[i](x=cells[i]))
+
+    def work() -> None:
+        with consume(loaded) as x:
+            send(done, copy(x=x))
+
+    def store() -> None:
+        with consume(done) as y:
+            copy(x=y, y=cells[y.number])
+
+    stages = [
+        process("load").produces(loaded).body(load),
+        replicate(process("work").consumes(loaded).produces(done).body(work), 2),
+        process("store").consumes(done).body(store),
+    ]
+    timed = connect(stages, [loaded, done]).task_graph(trace=TracePolicy.cycles(lambda t: 1))
+    program = timed.compile()
+    program.execute()
+    program.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert names == [
+        "worker 0, load",
+        "worker 1, work 0",
+        "worker 2, work 1",
+        "worker 3, store",
+    ]

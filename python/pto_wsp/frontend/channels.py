@@ -20,6 +20,7 @@ from pto_wsp.frontend.tensor import Message, identifier
 from pto_wsp.frontend.trace import OpenLoop, Tracer, current
 
 _EXAMPLE = "Channel[Tile[16, 64, DType.F32]](depth=2)"
+EVENT_KERNELS = ("recorded", "awaited")  # of record(...) and synchronize(...): events.py
 
 
 class Channel:
@@ -260,7 +261,7 @@ class Pipe:
         body = self._tracer.close_branch(self._open, self.pending.loc)
         for stmt in body:
             _check_no_host(self._tracer, self.pending.loc)
-            self._tracer.add_process(_process(stmt, self.pending.loc))
+            self._tracer.add_process(_process(self._tracer, stmt, self.pending.loc))
 
 
 def _check_no_host(tracer: Tracer, loc: srcloc.SrcLoc | None) -> None:
@@ -274,18 +275,23 @@ def _check_no_host(tracer: Tracer, loc: srcloc.SrcLoc | None) -> None:
         )
 
 
-def _process(stmt: ir.Stmt, loc: srcloc.SrcLoc | None) -> ir.Process:
-    """A statement of a pipe; it is called like the first kernel that it calls."""
+def _process(tracer: Tracer, stmt: ir.Stmt, loc: srcloc.SrcLoc | None) -> ir.Process:
+    """A statement of a pipe; it is called like the first kernel that it calls, if there are others
+    than those of events."""
     calls = [each for each in ir.walk((stmt,)) if isinstance(each, ir.Call)]
     if isinstance(stmt, ir.SlotSet | ir.SlotLoad | ir.Alloc | ir.Receive) or not calls:
+        tracer.check_uses()  # a call that is not sent is why there are none
         raise CompileError(
             Code.PROCESS,
             "a statement of P.pipe() that is no process",
             loc=getattr(stmt, "loc", None) or loc,
             why="each statement of a pipe goes on by itself, and so has tasks",
-            fix="put temporaries, slots and receive(...) into the loop that uses them",
+            fix="put temporaries, slots, receive(...) and synchronize(...) into the loop that uses "
+            "them; for _ in P(1): makes one process of several statements",
         )
-    return ir.Process(calls[0].kernel.partition(".")[0], (stmt,), loc=stmt.loc)
+    names = [call.kernel.partition(".")[0] for call in calls]
+    own = [name for name in names if name not in EVENT_KERNELS]
+    return ir.Process((own or names)[0], (stmt,), loc=stmt.loc)
 
 
 def pipe() -> Pipe:

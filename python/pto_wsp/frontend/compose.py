@@ -44,16 +44,20 @@ def merge(form: str, parts: Sequence[Traced], loc: SrcLoc | None) -> Traced:
     """One module of several, without order between them or one after the other."""
     for part in parts:
         if part.module.body and isinstance(part.module.body[-1], ir.Network):
-            raise CompileError(
-                Code.PROCESS,
-                f"{form}(...) of a network",
-                loc=loc,
-                why="the processes of a program stand beside each other, from its start to its end",
-                fix="put the other work into a process of the network",
-            )
+            raise of_a_network(form, loc)
     merged, bodies = merge_parts(parts, loc)
     stmt = ir.Combine(bodies, loc) if form == "combine" else ir.Sequential(bodies, loc)
     return replace(merged, module=replace(merged.module, name=form, body=(stmt,)))
+
+
+def of_a_network(form: str, loc: SrcLoc | None) -> CompileError:
+    return CompileError(
+        Code.PROCESS,
+        f"{form}(...) of a network",
+        loc=loc,
+        why="the processes of a program stand beside each other, from its start to its end",
+        fix="put the other work into a process of the network",
+    )
 
 
 def merge_parts(parts: Sequence[Traced], loc: SrcLoc | None) -> tuple[Traced, tuple[ir.Body, ...]]:

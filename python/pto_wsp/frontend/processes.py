@@ -56,6 +56,13 @@ class Process:
     def _function(self, work: Any) -> FunctionType:
         """A function without parameters, whose body is that of the process."""
         takes_replica = len(inspect.signature(work).parameters) == 1
+        if takes_replica and self.replicas is None:
+            raise _error(
+                f"the body of process {self.name} takes the number of a replica",
+                "the process is not replicated",
+                f"leave the parameter out, or write replicate({self.name}, n)",
+                self.loc,
+            )
 
         @functools.wraps(work)
         def body() -> None:

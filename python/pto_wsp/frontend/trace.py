@@ -229,6 +229,10 @@ class Tracer:
         self.used_labels.update(labels)
         return tuple(ir.After(label) for label in labels)
 
+    @property
+    def num_processes(self) -> int:
+        return len(self._processes)
+
     def add_process(self, process: ir.Process) -> None:
         names = {each.name for each in self._processes} | {"main"}
         name, number = process.name, 2
@@ -376,6 +380,14 @@ class Tracer:
         self.check()
         if len(self.blocks) > 1:
             raise _left_early(self.block.scope.loc)
+        self.check_uses()
+        body = self.blocks[0].body
+        if self._processes:
+            body = [*body, ir.Network(tuple(self._processes), self.scope.loc)]
+        return ir.map_stmts(tuple(body), self._unlabelled)
+
+    def check_uses(self) -> None:
+        """What was begun so far is used."""
         for pending in self._pending:
             if not pending.used and pending.error is not None:
                 raise pending.error
@@ -387,10 +399,6 @@ class Tracer:
                     why="by itself it generates no task",
                     fix=pending.fix,
                 )
-        body = self.blocks[0].body
-        if self._processes:
-            body = [*body, ir.Network(tuple(self._processes), self.scope.loc)]
-        return ir.map_stmts(tuple(body), self._unlabelled)
 
     def _unlabelled(self, stmt: ir.Stmt) -> ir.Stmt:
         """Calls that nobody waits for have no label."""

@@ -17,7 +17,7 @@ from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.frontend import trace
 from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_signature
 from pto_wsp.frontend.captures import captured_arrays
-from pto_wsp.frontend.compose import Traced, merge
+from pto_wsp.frontend.compose import Traced, merge, of_a_network
 from pto_wsp.frontend.directives import Directives, Schedule
 from pto_wsp.frontend.driving import driver
 from pto_wsp.frontend.kernels import Kernel
@@ -214,10 +214,13 @@ def _composed(form: str, parts: tuple[object, ...]) -> Workload:
 class Inlined:
     """The tasks of a workload that was called inside another one: statements of a body."""
 
-    def __init__(self, block: trace.OpenBlock, start: int, end: int) -> None:
+    def __init__(
+        self, block: trace.OpenBlock, start: int, end: int, *, is_network: bool = False
+    ) -> None:
         self.block = block
         self.start = start
         self.end = end
+        self.is_network = is_network
 
     def __getattr__(self, name: str) -> Any:
         """What a Workload has and a part of one has not."""
@@ -229,6 +232,7 @@ class Inlined:
 def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, Any]) -> Any:
     block = tracer.block
     start = len(block.body)
+    processes = tracer.num_processes
     result = function(**arguments)
     if result is not None and not isinstance(result, trace.CallResult):
         raise CompileError(
@@ -239,7 +243,8 @@ def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, 
             fix="remove the return value; tasks write their results to tensors",
         )
     block.chain = None  # a condition behind it is not one of its own
-    return Inlined(block, start, len(block.body))
+    is_network = tracer.num_processes > processes
+    return Inlined(block, start, len(block.body), is_network=is_network)
 
 
 def _composed_inside(
@@ -258,6 +263,8 @@ def _composed_inside(
                 why="it composes calls of workloads that stand in it",
                 fix=f"write {form}(first(a), second(b)), with nothing between",
             )
+        if part.is_network:
+            raise of_a_network(form, loc)
         bodies.insert(0, tuple(block.body[part.start : part.end]))
         at = part.start
     children = tuple(body for body in bodies if body)

@@ -128,7 +128,8 @@ def _check(rules: Iterable[Rule[T]], node: T, scope: Scope, loc: SrcLoc | None) 
     for rule in rules:
         for fault in rule(node, scope):
             fix = fault.fix or _FIXES.get(fault.code)
-            raise fault.error(fault.code, fault.message, loc=loc, why=fault.why, fix=fix)
+            at = fault.loc or loc
+            raise fault.error(fault.code, fault.message, loc=at, why=fault.why, fix=fix)
 
 
 def _check_unique(kind: str, decls: Iterable[SymbolDecl | TensorDecl | KernelDecl]) -> None:
@@ -200,8 +201,9 @@ def _verify_stmt(stmt: Stmt, scope: Scope) -> None:
             _check(CLOSE_RULES, stmt, scope, stmt.loc)
         case Network(processes):
             _check(NETWORK_RULES, stmt, scope, stmt.loc)
+            apart = replace(scope, temps=frozenset(), slots=frozenset())  # those of main
             for process in processes:
-                _verify_body(process.body, scope)
+                _verify_body(process.body, apart)
         case _:
             assert_never(stmt)
 
@@ -491,10 +493,11 @@ def _label_faults(body: Body, loops: tuple[str, ...], seen: dict[str, tuple[str,
         for after in stmt.after:
             if after.label not in seen or (after.label == stmt.label and not after.indices):
                 message = f"a call waits for '{after.label}', which is no call before it"
-                yield Fault(message, code=Code.AFTER)
+                why = "calls of another process are none: between processes, messages order tasks"
+                yield Fault(message, why, code=Code.AFTER, loc=stmt.loc)
             elif len(after.indices) > len(seen[after.label]):
                 message = f"'{after.label}' has fewer loops than {len(after.indices)}"
-                yield Fault(message, code=Code.AFTER)
+                yield Fault(message, code=Code.AFTER, loc=stmt.loc)
 
 
 def loops_fit_the_plan(body: Body, _: Scope) -> Faults:

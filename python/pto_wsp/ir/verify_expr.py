@@ -38,6 +38,7 @@ from pto_wsp.ir.nodes import (
 from pto_wsp.ir.rewrite import operands, walk_expr
 from pto_wsp.ir.text import expr_text
 from pto_wsp.ir.types import expr_type, wanted_operands
+from pto_wsp.srcloc import SrcLoc
 
 # Limits of the plan format (plan.h), so that every legal module can be lowered.
 MAX_LOOPS = 16
@@ -70,6 +71,7 @@ class Fault:
     fix: str | None = None
     error: type[CompileError] = CompileError
     code: Code = Code.IR_ILLEGAL
+    loc: SrcLoc | None = None  # if it is another one than that of what is checked
 
 
 Faults: TypeAlias = Iterator[Fault]

@@ -65,8 +65,10 @@ def channel_fits(tensor: TensorDecl, _: Scope) -> Faults:
         yield _channel(f"{what} has latency {slots.latency}", "it is at least 0")
 
 
-def _channel(message: str, why: str | None = None, fix: str | None = None) -> Fault:
-    return Fault(message, why, fix, code=Code.CHANNEL)
+def _channel(
+    message: str, why: str | None = None, fix: str | None = None, loc: SrcLoc | None = None
+) -> Fault:
+    return Fault(message, why, fix, code=Code.CHANNEL, loc=loc)
 
 
 def _declared(name: str, scope: Scope) -> Faults:
@@ -100,7 +102,8 @@ def message_is_not_held(stmt: Holding, scope: Scope) -> Faults:
     yield from _declared(stmt.channel, scope)
     if stmt.channel in scope.temps:
         why = "there is a message of it here already, for the rest of this body"
-        yield _channel(f"another message of '{stmt.channel}' is received", why)
+        fix = "receive it in a loop of its own, and keep what is needed in a Tensor.temp"
+        yield _channel(f"another message of '{stmt.channel}' is received", why, fix)
 
 
 def closed_is_a_channel(stmt: Close, scope: Scope) -> Faults:
@@ -112,7 +115,10 @@ def network_has_processes(stmt: Network, _: Scope) -> Faults:
     for process in stmt.processes:
         yield from name_faults("process name", process.name)
         if process.name in names or process.name == MAIN:
-            yield Fault(f"two processes are called '{process.name}'", code=Code.PROCESS)
+            why = "reports and keys call a process by its name"
+            fix = f"call it something else than '{process.name}'"
+            what = f"two processes are called '{process.name}'"
+            yield Fault(what, why, fix, code=Code.PROCESS, loc=process.loc)
         names.add(process.name)
         if not process.body:
             yield Fault(f"process '{process.name}' does nothing", code=Code.PROCESS)
@@ -151,16 +157,28 @@ def channels_join_two_processes(module: Module, _: Scope) -> Faults:
         for process in sending.keys() & taking.keys():
             why = f"process '{process}' would wait for itself"
             fix = "keep the value in a Tensor, or let another process send it back"
-            yield _channel(f"both ends of channel '{tensor.name}' are in one process", why, fix)
+            if process == MAIN:
+                fix = "make processes of the statements: with P.pipe():"
+            what = f"both ends of channel '{tensor.name}' are in one process"
+            yield _channel(what, why, fix, taking[process])
         yield from _one("send to", tensor, sending)
         yield from _one("receive from", tensor, taking)
         if not sending and not taking:
             continue
         if not taking:
             fix = f"consume it: with consume({tensor.name}) as message: ..."
-            yield _channel(f"nobody consumes channel '{tensor.name}'", _at(sending), fix)
+            what = f"nobody consumes channel '{tensor.name}'"
+            yield _channel(
+                what, f"process '{next(iter(sending))}' sends to it", fix, _first(sending)
+            )
         if not sending and not (tensor.slots and tensor.slots.initial):
-            yield _channel(f"nobody sends to channel '{tensor.name}'", _at(taking))
+            what = f"nobody sends to channel '{tensor.name}'"
+            yield _channel(
+                what,
+                f"process '{next(iter(taking))}' would wait for a message for ever",
+                f"send one: send({tensor.name}, k[...](...))",
+                _first(taking),
+            )
 
 
 def processes_do_not_collide(module: Module, scope: Scope) -> Faults:
@@ -224,12 +242,12 @@ def _one(verb: str, tensor: TensorDecl, users: dict[str, SrcLoc | None]) -> Faul
         names = " and ".join(f"'{name}'" for name in users)
         why = "the order of messages would depend on who is faster"
         fix = "give each of them a channel of its own, or replicate one process"
-        yield _channel(f"processes {names} {verb} channel '{tensor.name}'", why, fix)
+        what = f"processes {names} {verb} channel '{tensor.name}'"
+        yield _channel(what, why, fix, list(users.values())[1])
 
 
-def _at(users: dict[str, SrcLoc | None]) -> str:
-    (name, loc), *_ = users.items()
-    return f"process '{name}' uses it" + ("" if loc is None else f" at {loc}")
+def _first(users: dict[str, SrcLoc | None]) -> SrcLoc | None:
+    return next(iter(users.values()))
 
 
 def _users(

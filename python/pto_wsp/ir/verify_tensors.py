@@ -103,7 +103,8 @@ def temporary_is_there(where: str, region: Region, scope: Scope) -> Faults:
         return
     why = "it exists from its Tensor.temp(...) to the end of that loop body or condition"
     message = f"{where}: temporary '{region.tensor}' is used outside its scope"
-    yield Fault(message, why, code=Code.TEMPORARY_ESCAPED)
+    fix = "make it in the body that uses it; each process has its own"
+    yield Fault(message, why, fix, code=Code.TEMPORARY_ESCAPED)
 
 
 def _misfit(message: str, why: str, fix: str) -> Fault:

@@ -13,7 +13,9 @@ from pto_wsp import _core
 from pto_wsp.plan import (
     NONE,
     Directive,
+    Entry,
     Plan,
+    Process,
     Site,
     TraceCounter,
     TracePolicy,
@@ -80,9 +82,36 @@ def read_trace(plan: Plan, native: _core.NativeRun, file: Path | None) -> Record
             counters[name] = ns(found["ticks"]), found["value"].astype(np.int64)
     if "window" in counters:
         counters["window"] = _until_empty(*counters["window"], ends)
-    return Recorded(
-        tuple(pieces), edges, counters, plan.policy(Directive.TRACE) == TracePolicy.CYCLES
-    )
+    virtual = plan.policy(Directive.TRACE) == TracePolicy.CYCLES
+    places = _processes(plan, pieces) if virtual else {}
+    return Recorded(tuple(pieces), edges, counters, virtual, places)
+
+
+def _processes(plan: Plan, pieces: list[Trace]) -> dict[int, str]:
+    """By worker, the process that all of its tasks are of, if that is one; of a replicated one
+    the replica too, which is the first index of its tasks."""
+    processes = [plan.string(process.name) for process in plan.records(Process)]
+    if not processes:
+        return {}
+    entries = sorted((entry.pc, entry.process) for entry in plan.records(Entry))
+    starts, owners = np.array(entries).T
+    sites = np.array([site.pc for site in plan.records(Site)])
+    owner = owners[np.searchsorted(starts, sites, "right") - 1]
+    seen: dict[int, set[tuple[int, int]]] = {}  # process and first index, by worker
+    for piece in pieces:
+        firsts = piece["indices"][:, 0] if piece["indices"].shape[1] else 0 * piece["worker"]
+        rows = np.stack([piece["worker"], owner[piece["site"]], firsts], axis=1).astype(np.int64)
+        for worker, process, first in np.unique(rows, axis=0).tolist():
+            seen.setdefault(worker, set()).add((process, first))
+    ran = {worker: {process for process, _ in found} for worker, found in seen.items()}
+    names: dict[int, str] = {}
+    for worker, found in seen.items():
+        process, first = min(found)
+        if len(ran[worker]) > 1 or process == NONE:
+            continue
+        alike = sum(process in others for others in ran.values()) > 1 and len(found) == 1
+        names[worker] = processes[process] + (f" {first}" if alike else "")
+    return names
 
 
 def _until_empty(times: Times, counts: Counts, ends: Times) -> tuple[Times, Counts]:

@@ -22,6 +22,7 @@ from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.call import kernel_error, make_caller
 from pto_wsp.backends.reference.check import check_plan, trace_capacity
 from pto_wsp.backends.reference.descriptors import descriptor_words
+from pto_wsp.backends.reference.network import Network
 from pto_wsp.backends.reference.task_hash import task_words
 from pto_wsp.backends.reference.walk import Task, Walk
 from pto_wsp.error_codes import Code
@@ -145,6 +146,7 @@ class ReferenceRun:
         self._tasks = 0
         self._accesses = 0
         self._loads = 0
+        self._network: Network | None = None
         self._began_ns = self._elapsed_ns = 0
         # (task, start, end) of the last tasks, as many as the schedule wants.
         capacity = trace_capacity(engine.plan)
@@ -203,7 +205,12 @@ class ReferenceRun:
             self._thread.join()
 
     def stats(self) -> Stats:
+        network = self._network
         return Stats(
+            messages=network.messages if network else 0,
+            channel_empty=network.empty if network else 0,
+            channel_full=network.full if network else 0,
+            channel_high=network.high if network else 0,
             tasks=self._tasks,
             generated=self._tasks,
             live_high=min(1, self._tasks),
@@ -248,6 +255,7 @@ class ReferenceRun:
                 self._call(task, began)
         finally:
             self._loads = walk.loads
+            self._network = walk.network
             self._elapsed_ns = time.monotonic_ns() - began
 
     def _call(self, task: Task, began: int) -> None:

@@ -183,6 +183,9 @@ class Network:
         ]
         self.at = 0
         self.messages = 0
+        self.empty = 0  # how often a process had to wait for a message,
+        self.full = 0  # and for a buffer or a receiver
+        self.high = 0  # most buffers of one channel in use
 
     def _count(self, process: int | None) -> int:
         return 0 if process is None else self.shape.processes[process][2]
@@ -238,6 +241,10 @@ class Network:
                 if self.can_pass(actor, step):
                     continue
                 actor.wait, ends = step, True
+                if step.op in SENDING:
+                    self.full += 1
+                else:
+                    self.empty += 1
             elif not ends:
                 yield step
                 budget -= 1

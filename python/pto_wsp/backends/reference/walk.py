@@ -159,6 +159,7 @@ class Walk:
         match op:
             case Op.ROOM:
                 yield wait
+                network.high = max(network.high, queue.in_use + 1)
                 self._hold(channel)
             case Op.SEND:
                 yield wait
