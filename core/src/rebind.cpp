@@ -175,7 +175,8 @@ namespace {
 
 // About a sixteenth of a number: the bits that are left open where it is rounded.
 i64 sixteenth(i64 v) {
-  const int bits = std::bit_width(v < 0 ? u64{0} - static_cast<u64>(v) : static_cast<u64>(v));
+  const u64 size = v < 0 ? u64{0} - static_cast<u64>(v) : static_cast<u64>(v);
+  const auto bits = static_cast<int>(std::bit_width(size));
   return bits > 4 ? (i64{1} << (bits - 4)) - 1 : 0;
 }
 
