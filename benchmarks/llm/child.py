@@ -37,11 +37,11 @@ def one_pool(protocol: Protocol, pool: tuple[int, bool], workers: int, torch: An
     batch = decode.make(*pool, protocol.scale)
     work = decode.work(batch, workers)
     with work.compile(num_threads=workers) as program:
-        jobs = {"ours": _timed(program.execute), "stream": _stream(batch, workers)}
+        jobs = {"ours": timed(program.execute), "stream": stream(batch, workers)}
         theirs = None
         if torch is not None:
             step, theirs = decode.by_torch(torch, batch)
-            jobs["torch"] = _timed(step)
+            jobs["torch"] = timed(step)
         taken = interleave(jobs, protocol)
     wanted = decode.exact(batch)
     rate = taken["ours"].map(lambda ms: batch.bytes_read / ms / 1e6)
@@ -82,7 +82,7 @@ def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, work
     }
 
 
-def _timed(function: Callable[[], object]) -> Callable[[], float]:
+def timed(function: Callable[[], object]) -> Callable[[], float]:
     def job() -> float:
         begin = time.perf_counter_ns()
         function()
@@ -91,12 +91,12 @@ def _timed(function: Callable[[], object]) -> Callable[[], float]:
     return job
 
 
-def _stream(batch: decode.Batch, threads: int) -> Callable[[], float]:
+def stream(batch: decode.Batch, threads: int) -> Callable[[], float]:
     read = load("stream").stream_sum
     read.restype = ctypes.c_float
     read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
     k, v = batch.k_memory, batch.v_memory
-    return _timed(lambda: read(k.ctypes.data, v.ctypes.data, k.size, threads))
+    return timed(lambda: read(k.ctypes.data, v.ctypes.data, k.size, threads))
 
 
 def _error(found: Any, exact: Any) -> float:

@@ -35,6 +35,7 @@ class Source:
 SOURCES = {
     "spin": Source("spin"),
     "stream": Source("stream", ("-pthread",), folder=ROOT / "benchmarks" / "llm"),
+    "pages": Source("pages", ("-pthread",), folder=ROOT / "benchmarks" / "llm"),
     "tbb": Source("tbb", ("-ltbb",), "tbb/flow_graph.h", "libtbb-dev"),
     "omp": Source("omp", ("-fopenmp",), "omp.h"),
     "starpu": Source("starpu", ("-lstarpu-1.3",), "starpu.h", "libstarpu-dev", optional=True),

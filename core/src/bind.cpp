@@ -39,6 +39,7 @@ void BoundPlan::clear() {
   fresh.forms_.swap(forms_);  // those that are looked at are written before
   fresh.plan_ = plan_;
   fresh.facts_.swap(facts_);
+  fresh.exact_ = exact_;
   keep(&fresh.loops_, &loops_);
   keep(&fresh.accesses_, &accesses_);
   keep(&fresh.dims_, &dims_);
@@ -168,16 +169,6 @@ Interval Binder::range_of_register(u32 variable) const {
   return Interval{0, out_.allocs_[variable - out_.first_copy_].copies - 1};
 }
 
-// The shortest and the longest row of a sparse axis.
-Interval Binder::row_lengths(const BoundArray& indptr) {
-  Interval range = Interval::point(0);
-  for (i64 i = 0; i + 1 < indptr.shape[0]; ++i) {
-    const i128 length = static_cast<i128>(indptr.at(i + 1, 0)) - indptr.at(i, 0);
-    range = Interval{std::min(range.lo, length), std::max(range.hi, length)};
-  }
-  return range;
-}
-
 bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
   const u32 axis = instr.operand1;
   const Axis a = plan_.get<Section::AXIS>(axis);
@@ -186,7 +177,8 @@ bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
   loop.extent = use(a.extent);
   const Interval start = range_of(a.start);
   const bool sparse = static_cast<Op>(instr.opcode) == Op::SELECT;
-  const Interval extent = sparse ? row_lengths(out_.arrays_[a.lengths]) : range_of(a.extent);
+  const Interval extent =
+      sparse ? range_of(out_.arrays_[a.lengths].expected.rows) : range_of(a.extent);
   ranges_[level] = Interval{start.lo, start.hi + extent.hi - 1};
   if (extent.hi <= 0) ranges_[level] = Interval{0, -1};
   loop.repeats = static_cast<Op>(instr.opcode) == Op::LOOP_WHILE;
@@ -195,8 +187,8 @@ bool Binder::bind_axis(Instr instr, u32 level, bool alive) {
     loop.rows = &out_.arrays_[a.lengths];
     loop.columns = &indices;
     loop.row = plan_.get<Section::AXIS>(a.parent).level;
-    columns_[level] = Interval{indices.min, indices.max};
-    if (indices.min > indices.max) columns_[level] = Interval::point(0);
+    columns_[level] = range_of(indices.expected.elements);
+    if (columns_[level].empty()) columns_[level] = Interval::point(0);
   }
   forget_ranges();
   return !alive || check_ragged(a);

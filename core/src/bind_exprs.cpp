@@ -135,6 +135,7 @@ const Binder::Known& Binder::known(u32 node) {
 void Binder::work_out(u32 node) {
   if (is_branch_[node] == 0) return;
   is_branch_[node] = 0;
+  out_.settled_ = true;
   make_affine(node);
 }
 
@@ -148,10 +149,8 @@ Interval Binder::find_range_of(u32 node) {
   const Expr e = plan_.expr(node);
   const auto op = static_cast<ExprOp>(e.op);
   switch (op) {
-    case ExprOp::LOAD: {
-      const BoundArray& a = out_.arrays_[e.a];
-      return {a.min, a.max};
-    }
+    case ExprOp::LOAD:
+      return range_of(out_.arrays_[e.a].expected.elements);
     case ExprOp::ADD:
       return range_of(e.a) + range_of(e.b);
     case ExprOp::SUB:

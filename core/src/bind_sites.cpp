@@ -146,8 +146,13 @@ void Binder::find_independent_axis() {
   }
   const BoundLoop& loop = out_.loops_[first.operand1];
   if (!loop.start.constant() || !loop.extent.constant()) return;
-  if (!iterations_independent() || !count_outer_tasks(first.operand1)) return;
-  out_.independent_axis_ = first.operand1;
+  if (plan_.get<Section::AXIS>(first.operand1).body_tasks == kNone) return;
+  if (!iterations_independent()) return;
+  if (count_outer_tasks(first.operand1)) {
+    out_.independent_axis_ = first.operand1;
+  } else {
+    out_.settled_ = true;
+  }
 }
 
 bool Binder::iterations_independent() const {
@@ -184,11 +189,10 @@ bool Binder::apart(u32 a, u32 b) const {
 }
 
 // Where each iteration's tasks begin in program order. Not worth it for very long loops whose
-// iterations differ.
+// iterations differ. False: the numbers cannot be had, with what arrays hold now.
 bool Binder::count_outer_tasks(u32 axis) {
   constexpr i64 kMostIterations = 1 << 20;
   const Axis a = plan_.get<Section::AXIS>(axis);
-  if (a.body_tasks == kNone) return false;
   const BoundLoop& loop = out_.loops_[axis];
   const i64 extent = loop.extent.form->base;
   const BoundExpr& body = out_.exprs_[a.body_tasks];

@@ -83,8 +83,10 @@ bool Binder::take_array(u32 symbol, const ptowsp_binding& b) {
     a.stride[d] = b.stride[d];
   }
   find_range(symbol);
-  if (a.min <= a.max && (a.min < s.min_value || a.max > s.max_value)) {
-    const i64 bad = a.min < s.min_value ? a.min : a.max;
+  a.expected = options_.expected.empty() ? a.holds : options_.expected[symbol];
+  const ValueRange& there = a.holds.elements;
+  if (there.lo <= there.hi && (there.lo < s.min_value || there.hi > s.max_value)) {
+    const i64 bad = there.lo < s.min_value ? there.lo : there.hi;
     return fail(symbol,
                 "array " + name(symbol) + " holds " + std::to_string(bad) + ", legal are " +
                     std::to_string(s.min_value) + " to " + std::to_string(s.max_value),
@@ -96,14 +98,21 @@ bool Binder::take_array(u32 symbol, const ptowsp_binding& b) {
 void Binder::find_range(u32 symbol) {
   BoundArray& a = out_.arrays_[symbol];
   const i64 columns = a.rank == 2 ? a.shape[1] : 1;
-  a.min = INT64_MAX;
-  a.max = INT64_MIN;
+  a.holds = {};
   for (i64 i = 0; i < a.shape[0]; ++i) {
     for (i64 j = 0; j < columns; ++j) {
       const i64 v = a.at(i, j);
-      a.min = std::min(a.min, v);
-      a.max = std::max(a.max, v);
+      a.holds.elements.add({v, v});
     }
+  }
+  if (out_.facts_->begins_rows[symbol] == 0) return;
+  a.holds.rows = {0, 0};
+  for (i64 i = 0; i + 1 < a.shape[0]; ++i) {
+    const i64 begin = a.at(i, 0);
+    const i64 end = a.at(i + 1, 0);
+    i64 length = 0;  // beyond 64 bits the run fails before it asks for more
+    if (__builtin_sub_overflow(end, begin, &length)) length = end < begin ? INT64_MIN : INT64_MAX;
+    a.holds.rows.add({length, length});
   }
 }
 
@@ -152,7 +161,7 @@ bool Binder::check_strides() {
   return true;
 }
 
-bool Binder::check_tensor_modes() {
+void Binder::find_written() {
   written_.assign(out_.tensors_.size(), 0);
   for (u32 i = 0; i < plan_.count(Section::ACCESS); ++i) {
     const Access a = plan_.get<Section::ACCESS>(i);
@@ -161,6 +170,10 @@ bool Binder::check_tensor_modes() {
     const u32 pool = out_.tensors_[a.tensor].pool;
     if (pool != kNone) written_[pool] = 1;
   }
+}
+
+bool Binder::check_tensor_modes() {
+  find_written();
   for (u32 t = 0; t < out_.tensors_.size(); ++t) {
     if (written_[t] == 0 || !out_.tensors_[t].read_only) continue;
     const u32 symbol = plan_.get<Section::TENSOR>(t).symbol;

@@ -28,7 +28,10 @@ class Binder {
     Interval range;
   };
 
-  bool same_contents() const;
+  // rebind.cpp
+  bool take_contents();
+  bool work_out_reads();
+  void expect_more();
   bool same_sharing();
 
   // bind_values.cpp: symbols, arrays, tensors
@@ -37,6 +40,7 @@ class Binder {
   bool take_array(u32 symbol, const ptowsp_binding& b);
   bool take_tensor(u32 tensor, const ptowsp_binding& b);
   void find_range(u32 symbol);
+  void find_written();
   bool check_tensor_modes();
   void join_storages();
   bool check_arrays_unwritten();
@@ -52,6 +56,7 @@ class Binder {
   bool affine_constant(u32 node, const Expr& e, Affine* out) const;
   // All of these speak of the loops that are open at this point of the walk.
   Interval range_of(u32 node);
+  static Interval range_of(const ValueRange& r) { return {r.lo, r.hi}; }
   const Known& known(u32 node);
   Interval find_range_of(u32 node);
   Interval range_of_affine(const Affine& form) const;
@@ -63,7 +68,6 @@ class Binder {
   static constexpr i64 kMostMessages = i64{1} << 62;  // of one channel
   bool walk_code(u32 pc);
   Interval range_of_register(u32 variable) const;
-  static Interval row_lengths(const BoundArray& indptr);
   bool bind_axis(Instr instr, u32 level, bool alive);
   bool check_ragged(const Axis& a);
   bool bind_site(u32 site, bool alive);

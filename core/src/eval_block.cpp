@@ -1,6 +1,7 @@
 // Bodies of reductions, for many values of their variable at a time: what tree walking costs is
 // paid once a block.
 #include <algorithm>
+#include <bit>
 
 #include "arithmetic.h"
 #include "plan_facts.h"
@@ -25,6 +26,25 @@ bool divide(const i64* a, const i64* b, u32 count, i64* out) {
     *q = narrow ? static_cast<u32>(x) / static_cast<u32>(y) : x / y;
     return true;
   });
+}
+
+// The same of numbers by one that is positive.
+bool divide_by(const i64* a, i64 by, u32 count, i64* out) {
+  i64 all = 0;
+  for (u32 k = 0; k < count; ++k) all |= a[k];
+  if (all < 0 || by < 1) return false;
+  if (std::has_single_bit(static_cast<u64>(by))) {
+    const int bits = std::countr_zero(static_cast<u64>(by));
+    for (u32 k = 0; k < count; ++k) out[k] = a[k] >> bits;
+    return true;
+  }
+  if (((static_cast<u64>(all) | static_cast<u64>(by)) >> 32) != 0) {
+    for (u32 k = 0; k < count; ++k) out[k] = a[k] / by;
+    return true;
+  }
+  const u32 narrow = static_cast<u32>(by);
+  for (u32 k = 0; k < count; ++k) out[k] = static_cast<u32>(a[k]) / narrow;
+  return true;
 }
 
 bool apply_block(ExprOp op, const i64* a, const i64* b, u32 count, i64* out) {
@@ -77,8 +97,12 @@ bool BoundPlan::eval_block(u32 node, const Env& env, u32 level, u32 count, i64* 
   i64 a[kBlock];
   i64 b[kBlock];
   if (op == ExprOp::SELECT) {  // both sides: where one fails, what is not chosen must not count
-    if (!eval_block(e.a, env, level, count, out) || !eval_block(e.b, env, level, count, a) ||
-        !eval_block(e.c, env, level, count, b)) {
+    if (!eval_block(e.a, env, level, count, out)) return false;
+    const auto chosen =
+        static_cast<u32>(std::count_if(out, out + count, [](i64 v) { return v != 0; }));
+    if (chosen == count) return eval_block(e.b, env, level, count, out);
+    if (chosen == 0) return eval_block(e.c, env, level, count, out);
+    if (!eval_block(e.b, env, level, count, a) || !eval_block(e.c, env, level, count, b)) {
       return false;
     }
     for (u32 k = 0; k < count; ++k) out[k] = out[k] != 0 ? a[k] : b[k];
@@ -86,6 +110,11 @@ bool BoundPlan::eval_block(u32 node, const Env& env, u32 level, u32 count, i64* 
   }
   const bool binary = op >= ExprOp::ADD && op <= ExprOp::OR && op != ExprOp::NEG;
   if (!binary || op == ExprOp::DIV) return false;
+  if (op == ExprOp::FLOORDIV && (facts_->open[e.b] & (1u << level)) == 0) {
+    Error ignored;
+    return eval_node(e.b, env, &b[0], &ignored) && eval_block(e.a, env, level, count, a) &&
+           divide_by(a, b[0], count, out);
+  }
   return eval_block(e.a, env, level, count, a) && eval_block(e.b, env, level, count, b) &&
          apply_block(op, a, b, count, out);
 }

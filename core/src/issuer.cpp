@@ -22,7 +22,7 @@ Issuer::Issuer(const BoundPlan& plan, const ScheduleConfig& config, u32 workers,
                RawVector<IssuePlace>* places, u64 seed)
     : plan_(plan),
       config_(config),
-      keys_(plan.plan()),
+      keys_(*config.keys),
       workers_(workers),
       steals_(config.ready == ReadyPolicy::WORK_STEAL),
       one_queue_(shares_one_queue(config)),

@@ -1,14 +1,82 @@
 #include "plan_facts.h"
 
 #include <algorithm>
+#include <string_view>
+#include <type_traits>
 
 namespace ptowsp {
+
+namespace {
+
+// Fields of records that name an expression, by their meaning; see records.def.
+#define PTOWSP_SHOW_Ref(target, value) \
+  if constexpr (Section::target == Section::EXPR) (*shown)[value] = 1;
+#define PTOWSP_SHOW_Opt(target, value)              \
+  if constexpr (Section::target == Section::EXPR) { \
+    if ((value) != kNone) (*shown)[value] = 1;      \
+  }
+#define PTOWSP_SHOW_Plain(target, value)
+#define PTOWSP_SHOW_Zero(target, value)
+#define PTOWSP_SHOW_Bits(target, value)
+#define PTOWSP_SHOW_Str(target, value)
+#define PTOWSP_SHOW_OptStr(target, value)
+#define PTOWSP_SHOW_DebugStr(target, value)
+#define PTOWSP_SHOW_DepsStr(target, value)
+#define PTOWSP_SHOW_Span(target, value)
+#define PTOWSP_SHOW_Count(target, value)
+#define PTOWSP_SHOW_Enum(target, value)
+
+// show_fields(record, shown): marks the expressions that a record names.
+#define PTOWSP_RECORD_BEGIN(record, doc)                              \
+  [[maybe_unused]] void show_fields([[maybe_unused]] const record& r, \
+                                    [[maybe_unused]] std::vector<u8>* shown) {
+#define PTOWSP_FIELD(record, ctype, name, meaning, target, doc) \
+  PTOWSP_SHOW_##meaning(target, r.name)
+#define PTOWSP_RECORD_END(record) }
+#include "ptowsp/records.def"
+#undef PTOWSP_RECORD_BEGIN
+#undef PTOWSP_FIELD
+#undef PTOWSP_RECORD_END
+
+template <Section S>
+void show_section(const PlanView& plan, std::vector<u8>* shown) {
+  if constexpr (!std::is_same_v<typename RecordOf<S>::type, Byte>) {
+    for (u32 i = 0; i < plan.count(S); ++i) show_fields(plan.get<S>(i), shown);
+  }
+}
+
+bool names_expression(Op op) {
+  switch (op) {
+#define PTOWSP_OP(name, number, place, operand1, operand2, doc) \
+  case Op::name:                                                \
+    return std::string_view(#operand2) == "Expr";
+#include "ptowsp/opcodes.def"
+#undef PTOWSP_OP
+  }
+  return false;
+}
+
+// By EXPR: records or instructions name it.
+std::vector<u8> find_named(const PlanView& plan) {
+  std::vector<u8> shown(plan.count(Section::EXPR), 0);
+#define PTOWSP_SECTION(name, kind, record, cls, doc) show_section<Section::name>(plan, &shown);
+#include "ptowsp/records.def"
+#undef PTOWSP_SECTION
+  for (u32 pc = 0; pc < plan.count(Section::CODE); ++pc) {
+    const Instr instr = plan.code(pc);
+    if (names_expression(static_cast<Op>(instr.opcode))) shown[instr.operand2] = 1;
+  }
+  return shown;
+}
+
+}  // namespace
 
 PlanFacts::PlanFacts(const PlanView& plan) {
   find_registers(plan);
   find_open(plan);
   find_branches(plan);
-  count_setters(plan);
+  read_code(plan);
+  find_reads(plan);
   tensor_of.assign(plan.count(Section::SYMBOL), kNone);
   for (u32 t = 0; t < plan.count(Section::TENSOR); ++t) {
     const u32 symbol = plan.get<Section::TENSOR>(t).symbol;
@@ -75,14 +143,35 @@ void PlanFacts::find_branches(const PlanView& plan) {
   for (u32 i = 0; i < nodes; ++i) branch[i] = branch[i] != 0 && used_otherwise[i] == 0 ? 1 : 0;
 }
 
-void PlanFacts::count_setters(const PlanView& plan) {
+void PlanFacts::read_code(const PlanView& plan) {
   setters.assign(plan.count(Section::SLOT), 0);
+  begins_rows.assign(plan.count(Section::SYMBOL), 0);
   for (u32 pc = 0; pc < plan.count(Section::CODE); ++pc) {
     const Instr instr = plan.code(pc);
     const auto op = static_cast<Op>(instr.opcode);
     if (op == Op::LET) lets = std::max(lets, instr.operand1 + 1u);
     if (op == Op::SLOT_SET) setters[instr.operand1] += 1;
     if (op == Op::SLOT_LOAD) setters[instr.operand1] += 2;
+    if (op == Op::SELECT) begins_rows[plan.get<Section::AXIS>(instr.operand1).lengths] = 1;
+  }
+}
+
+// What lies inside of a reduction hangs on the reduction alone: nobody asks for its range.
+void PlanFacts::find_reads(const PlanView& plan) {
+  const u32 nodes = plan.count(Section::EXPR);
+  std::vector<u8> shown = find_named(plan);
+  std::vector<u8> loads(nodes, 0);
+  for (u32 i = 0; i < nodes; ++i) {
+    const Expr e = plan.expr(i);
+    loads[i] = static_cast<ExprOp>(e.op) == ExprOp::LOAD ? 1 : 0;
+    for (const u32 operand : operands_of(e)) {
+      if (operand == kNone) continue;
+      loads[i] |= loads[operand];
+      if ((open[i] & kVaries) != 0) shown[operand] = 1;
+    }
+  }
+  for (u32 i = 0; i < nodes; ++i) {
+    if (loads[i] != 0 && open[i] == 0) reads.push_back({i, shown[i] != 0});
   }
 }
 

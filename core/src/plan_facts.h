@@ -20,9 +20,17 @@ struct PlanFacts {
   // value, or kNone; a bit for each register that its value needs.
   std::vector<u32> register_of;
   std::vector<u64> registers_in;
-  std::vector<u32> tensor_of;  // by SYMBOL: TENSOR, or kNone
-  std::vector<u32> setters;    // by SLOT: instructions that set it, twice those that load it
+  std::vector<u32> tensor_of;   // by SYMBOL: TENSOR, or kNone
+  std::vector<u8> begins_rows;  // by SYMBOL: rows of a sparse loop begin where this array says
+  std::vector<u32> setters;     // by SLOT: instructions that set it, twice those that load it
   u32 lets = 0;
+  // Expressions of one value in a run, which is read from arrays; operands come first. `shown`:
+  // something else than the value of another of them hangs on it.
+  struct Read {
+    u32 node;
+    bool shown;
+  };
+  std::vector<Read> reads;
 
   explicit PlanFacts(const PlanView& plan);
 
@@ -30,7 +38,8 @@ struct PlanFacts {
   void find_registers(const PlanView& plan);
   void find_open(const PlanView& plan);
   void find_branches(const PlanView& plan);
-  void count_setters(const PlanView& plan);
+  void read_code(const PlanView& plan);
+  void find_reads(const PlanView& plan);
 };
 
 }  // namespace ptowsp

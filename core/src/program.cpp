@@ -164,10 +164,21 @@ RunParts Program::bind(const ptowsp_binding* bindings, std::size_t count, Error*
     const std::lock_guard lock(pool_->mutex);
     workspace = workspace_;
   }
-  parts.plan = BoundPlan::bind(plan(), bindings, count, error,
-                               {workers_, config_.most_lanes(workers_), &workspace, false,
-                                workspace_limit_, config_.may_split(workers_)},
-                               std::move(parts.plan));
+  BindOptions options{workers_,         config_.most_lanes(workers_), &workspace, false,
+                      workspace_limit_, config_.may_split(workers_),  {}};
+  u64 proved = 0;
+  if (parts.plan != nullptr) {
+    options.expected = parts.plan->take_expected();
+    proved = parts.plan->accesses_proved();
+  }
+  parts.plan = BoundPlan::bind(plan(), bindings, count, error, options, std::move(parts.plan));
+  const bool more = !options.expected.empty();
+  if (more && (parts.plan == nullptr || parts.plan->accesses_proved() < proved)) {
+    options.expected.clear();
+    *error = {};
+    parts.plan = BoundPlan::bind(plan(), bindings, count, error, options, std::move(parts.plan));
+    if (parts.plan != nullptr) parts.plan->expect_nothing();
+  }
   if (workspace != nullptr) {
     const std::lock_guard lock(pool_->mutex);
     workspace_ = std::move(workspace);

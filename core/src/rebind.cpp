@@ -1,13 +1,20 @@
-// A bound plan used again for bindings that differ only in where data lies.
+// A bound plan used again for bindings that differ only in where data lies and what arrays hold.
 //
 // bind() works out forms, ranges and proofs from numbers, shapes, strides and what arrays hold.
 // Addresses enter in two ways only: as the tensors' own, which paged ones have from their pools,
 // and by saying which tensors share memory. Temporaries stay where they are: they have the same
 // sizes. What page tables hold is read when tasks run and decides nothing here. So everything else
-// is compared with what the plan was bound to, arrays by their contents, since these may be changed
-// in place; then the tensors are moved and join_storages() says who shares memory now. Any
-// difference means that the plan is bound anew: nothing is patched up.
+// is compared with what the plan was bound to; then the tensors are moved and join_storages() says
+// who shares memory now. Any difference means that the plan is bound anew: nothing is patched up.
+//
+// Arrays are compared by their contents, since these may be changed in place. Contents enter in
+// three ways: by the ranges that are expected of them, for which everything is proved; by values
+// of expressions that are read from them and nothing else (PlanFacts::reads), of which those that
+// something hangs on have to be the same; and by the number of tasks of each iteration, where it is
+// counted. The first time that contents leave what was expected, which is just what they were, some
+// more is expected: lengths that grow at each run are then bound anew once in a while.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "binder.h"
@@ -94,36 +101,117 @@ bool BoundPlan::rebind(const ptowsp_binding* bindings, std::size_t count) {
 
 bool Binder::move(const ptowsp_binding* bindings) {
   const BoundTo& to = out_.bound_to_;
-  bool moved = false;
-  const auto place = [&](auto* was, void* data) {
-    moved = moved || *was != data;
+  const auto place = [](auto* was, void* data, bool* moved) {
+    *moved = *moved || *was != data;
     *was = static_cast<std::remove_pointer_t<decltype(was)>>(data);
   };
+  bool arrays_moved = false;
+  bool tensors_moved = false;
   for (std::size_t i = 0; i < to.bindings.size(); ++i) {
     BoundArray& array = out_.arrays_[bindings[i].symbol];
-    if (array.data != nullptr) place(&array.data, bindings[i].data);
+    if (array.data != nullptr) place(&array.data, bindings[i].data, &arrays_moved);
   }
-  if (!same_contents()) return false;  // what changes most often comes first
+  if (!take_contents()) return false;  // what changes most often comes first
   for (std::size_t i = 0; i < to.bindings.size(); ++i) {
-    if (to.tensor[i] != kNone) place(&out_.tensors_[to.tensor[i]].data, bindings[i].data);
+    if (to.tensor[i] == kNone) continue;
+    place(&out_.tensors_[to.tensor[i]].data, bindings[i].data, &tensors_moved);
+  }
+  if (!tensors_moved) {
+    if (arrays_moved) find_written();
+    return !arrays_moved || check_arrays_unwritten();
   }
   for (BoundTensor& t : out_.tensors_) {
     if (t.pool != kNone) t.data = out_.tensors_[t.pool].data;
   }
-  return !moved || same_sharing();
+  return same_sharing();
 }
 
-bool Binder::same_contents() const {
-  const u8* before = out_.bound_to_.contents.data();
-  for (const BoundArray& a : out_.arrays_) {
+// What arrays hold now becomes what the plan is bound to. False: that makes another plan.
+bool Binder::take_contents() {
+  u8* before = out_.bound_to_.contents.data();
+  bool same = true;
+  bool expected = true;
+  for (u32 s = 0; s < out_.arrays_.size(); ++s) {
+    BoundArray& a = out_.arrays_[s];
     if (a.data == nullptr) continue;
-    const bool same = each_piece(a, [&](const u8* data, std::size_t size) {
+    bool changed = false;
+    each_piece(a, [&](const u8* data, std::size_t size) {
+      if (std::memcmp(before, data, size) != 0) {
+        std::memcpy(before, data, size);
+        changed = true;
+      }
       before += size;
-      return std::memcmp(before - size, data, size) == 0;
+      return true;
     });
-    if (!same) return false;
+    if (!changed) continue;
+    same = false;
+    find_range(s);
+    expected = expected && a.expected.elements.holds(a.holds.elements) &&
+               a.expected.rows.holds(a.holds.rows);
   }
-  return true;
+  if (same || (expected && !out_.settled_ && work_out_reads())) return true;
+  if (!out_.exact_) expect_more();
+  return false;
+}
+
+// Values that are read from arrays, worked out as run() does it.
+bool Binder::work_out_reads() {
+  is_branch_ = out_.facts_->branch;
+  for (const PlanFacts::Read& read : out_.facts_->reads) {
+    BoundExpr& bound = out_.exprs_[read.node];
+    Affine& form = out_.forms_[read.node];  // nothing but its base is ever set
+    const bool was = bound.affine;
+    const i64 before = form.base;
+    bound.affine = affine_constant(read.node, plan_.expr(read.node), &form);
+    const bool same = bound.affine == was && (!was || form.base == before);
+    if (read.shown && !same) return false;
+  }
+  if (out_.independent_axis_ == kNone) return true;
+  out_.outer_tasks_.clear();
+  return count_outer_tasks(out_.independent_axis_);
+}
+
+namespace {
+
+// About a sixteenth of a number: the bits that are left open where it is rounded.
+i64 sixteenth(i64 v) {
+  const u64 size = v < 0 ? u64{0} - static_cast<u64>(v) : static_cast<u64>(v);
+  const auto bits = static_cast<int>(std::bit_width(size));
+  return bits > 4 ? (i64{1} << (bits - 4)) - 1 : 0;
+}
+
+}  // namespace
+
+// What arrays have held, and a little more on either side. Not beyond the extent of a tensor, where
+// proofs of bounds end: `lengths` may be as large, indices less by one.
+void Binder::expect_more() {
+  const auto within = [this](i64 most, i64 limit) {
+    for (const BoundTensor& t : out_.tensors_) {
+      if (t.alloc != kNone) continue;
+      for (u32 d = 0; d < t.rank; ++d) {
+        if (t.shape[d] >= most) limit = std::min(limit, t.shape[d]);
+        if (t.shape[d] > most) limit = std::min(limit, t.shape[d] - 1);
+      }
+    }
+    return limit;
+  };
+  std::vector<ArrayRange>& expected = out_.bound_to_.expected;
+  expected.assign(out_.arrays_.size(), {});
+  for (u32 s = 0; s < out_.arrays_.size(); ++s) {
+    const BoundArray& a = out_.arrays_[s];
+    const Symbol symbol = plan_.get<Section::SYMBOL>(s);
+    expected[s] = a.expected;
+    if (a.data == nullptr || a.holds.elements.lo > a.holds.elements.hi) continue;
+    const auto widen = [&](const ValueRange& r, ValueRange* out) {
+      out->add({r.lo & ~sixteenth(r.lo), within(r.hi, r.hi | sixteenth(r.hi))});
+    };
+    widen(a.holds.elements, &expected[s].elements);
+    if (out_.facts_->begins_rows[s] != 0) widen(a.holds.rows, &expected[s].rows);
+    ValueRange& elements = expected[s].elements;
+    elements.lo = std::max(elements.lo, symbol.min_value);
+    elements.hi = std::min(elements.hi, symbol.max_value);
+    elements.add(a.holds.elements);  // what is illegal is refused by bind()
+  }
 }
 
 // Storages are numbered by address, so the same groups of tensors may come out with other numbers.

@@ -307,8 +307,7 @@ bool set_one(const PlanView& plan, Directive id, const Args& a, ScheduleConfig* 
 }
 
 // Every key has a value for every task.
-bool check_keys(const PlanView& plan, Error* error) {
-  const Keys keys(plan);
+bool check_keys(const PlanView& plan, const Keys& keys, Error* error) {
   for (u32 i = 0; i < plan.count(Section::SCHEDULE); ++i) {
     const ScheduleEntry entry = plan.get<Section::SCHEDULE>(i);
     for (u32 k = 0; k < entry.num_args; ++k) {
@@ -326,6 +325,7 @@ bool check_keys(const PlanView& plan, Error* error) {
 }  // namespace
 
 bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* error) {
+  out->keys = std::make_shared<const Keys>(plan);
   for (u32 i = 0; i < plan.count(Section::SCHEDULE); ++i) {
     const ScheduleEntry entry = plan.get<Section::SCHEDULE>(i);
     Args args;
@@ -372,7 +372,7 @@ bool ScheduleConfig::decode(const PlanView& plan, ScheduleConfig* out, Error* er
     return o.policy != OrderPolicy::PARALLEL;
   });
   if (in_order && out->ready == ReadyPolicy::AUTO) out->ready = ReadyPolicy::FIFO;
-  return check_order(plan, *out, error) && check_keys(plan, error);
+  return check_order(plan, *out, error) && check_keys(plan, *out->keys, error);
 }
 
 bool check_supported(const PlanView& plan, Error* error) {

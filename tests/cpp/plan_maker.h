@@ -1,6 +1,7 @@
 // Builds small plans for C++ tests, byte for byte as a plan file holds them.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <string>
@@ -73,6 +74,11 @@ class PlanMaker {
   }
   u32 extent(const std::string& name) { return symbol(name, SymbolKind::EXTENT, DType::I64, 0); }
   u32 array(const std::string& name) { return symbol(name, SymbolKind::ARRAY, DType::I64, 1); }
+  // The largest value that a symbol may have.
+  void limit(u32 symbol, i64 most) {
+    std::vector<u8>& data = sections_[static_cast<u16>(Section::SYMBOL)];
+    std::memcpy(&data[symbol * sizeof(Symbol) + offsetof(Symbol, max_value)], &most, sizeof(most));
+  }
   // `strides` are nodes, or none at all.
   u32 tensor(const std::string& name, u32 rank, DType dtype = DType::F32,
              const std::vector<u32>& strides = {}) {
@@ -140,6 +146,8 @@ class PlanMaker {
     last_axis_ = add<Section::AXIS>(a);
     open(op, last_axis_, true);
   }
+  // Some extent is read from an array, in whatever way.
+  void set_ragged() { ragged_ = true; }
   u32 last_axis() const { return last_axis_; }
   void open(Op op, u32 operand1 = 0, bool is_loop = false) {
     blocks_.push_back({emit(op, operand1, 0), 0, is_loop, axis_, path_});

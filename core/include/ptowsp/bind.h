@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ptowsp/error.h"
@@ -65,14 +66,32 @@ struct BoundExpr {
   bool constant() const { return affine && form->top == 0 && form->num_regs == 0; }
 };
 
+// Values from `lo` to `hi`; none if lo > hi.
+struct ValueRange {
+  i64 lo = INT64_MAX;
+  i64 hi = INT64_MIN;
+
+  bool holds(const ValueRange& other) const { return lo <= other.lo && other.hi <= hi; }
+  void add(const ValueRange& other) {
+    lo = std::min(lo, other.lo);
+    hi = std::max(hi, other.hi);
+  }
+};
+
+// What a plan takes for granted of an array's contents.
+struct ArrayRange {
+  ValueRange elements;
+  ValueRange rows;  // of an array in which the rows of a sparse loop begin: their lengths
+};
+
 struct BoundArray {
   const void* data = nullptr;
   DType dtype = DType::I64;
   u32 rank = 0;
   i64 shape[2] = {1, 1};
   i64 stride[2] = {0, 0};
-  i64 min = 0;  // of the elements; min > max when there are none
-  i64 max = -1;
+  ArrayRange holds;     // what it holds now,
+  ArrayRange expected;  // and what may come: plans are proved for that
 
   i64 at(i64 i, i64 j) const;
 };
@@ -133,6 +152,8 @@ struct BindOptions {
   bool fields = false;                              // of descriptors are bound as well
   u64 workspace_limit = 0;                          // most bytes for temporaries; 0: no limit
   bool splits = true;  // somebody asks for independent_axis(); else it is not looked for
+  // By SYMBOL: what arrays may hold, at least what they hold; none: just that.
+  std::vector<ArrayRange> expected = {};
 };
 
 // What one task touches of one tensor.
@@ -247,6 +268,7 @@ struct BoundTo {
   std::vector<ptowsp_binding> bindings;
   std::vector<u32> tensor;   // of each binding: the TENSOR that it places, or kNone
   std::vector<u8> contents;  // of the bound arrays, one behind the other
+  std::vector<ArrayRange> expected;
 };
 
 struct PlanFacts;
@@ -262,9 +284,16 @@ class BoundPlan {
 
   // Keeps what the plan was bound to, for rebind(). Comes right behind bind(), with its bindings.
   void remember(const ptowsp_binding* bindings, std::size_t count);
-  // True: the plan is now what bind() would make of these bindings, which differ from those before
-  // in nothing but where data lies. False: it has to be bound anew, and must not be used any more.
+  // True: the plan is now what bind() would make of these bindings, with the same expectations.
+  // They differ from those before in nothing but where data lies and, as far as it was expected,
+  // in what arrays hold. False: it has to be bound anew, and must not be used any more.
   bool rebind(const ptowsp_binding* bindings, std::size_t count);
+  // Behind a rebind() that has failed because of what arrays hold: what to expect of them from now
+  // on. Otherwise empty.
+  std::vector<ArrayRange> take_expected() { return std::exchange(bound_to_.expected, {}); }
+  // Expecting more than there is costs proofs: from now on take_expected() is empty.
+  void expect_nothing() { exact_ = true; }
+  const BoundArray& array(u32 symbol) const { return arrays_[symbol]; }
 
   const PlanView& plan() const { return *plan_; }
   const std::vector<Instr>& code() const { return code_; }
@@ -383,7 +412,7 @@ class BoundPlan {
  private:
   friend class Binder;
 
-  // Back to what a new one is, but for the room that its tables have.
+  // Back to what a new one is, but for the room that its tables have and what is expected of it.
   void clear();
 
   // Values of the variables that an expression may name.
@@ -441,6 +470,8 @@ class BoundPlan {
   u64 accesses_checked_ = 0;
   u64 accesses_proved_ = 0;
   BoundTo bound_to_;
+  bool settled_ = false;  // other contents of arrays make another plan, in ways nobody looks for
+  bool exact_ = false;    // see expect_nothing()
 };
 
 }  // namespace ptowsp

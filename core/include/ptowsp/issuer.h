@@ -183,7 +183,7 @@ class Issuer {
 
   const BoundPlan& plan_;
   const ScheduleConfig& config_;
-  const Keys keys_;
+  const Keys& keys_;
   const u32 workers_;
   const bool steals_;
   const bool one_queue_;  // any worker may take any task

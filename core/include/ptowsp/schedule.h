@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "ptowsp/error.h"
@@ -9,6 +10,8 @@
 #include "ptowsp/plan_view.h"
 
 namespace ptowsp {
+
+class Keys;
 
 struct Dispatch {
   DispatchPolicy kind = DispatchPolicy::WORK_STEAL;
@@ -86,6 +89,7 @@ struct ScheduleConfig {
   GateConfig gates[kMostGates];
   bool issued = false;  // some directive needs an Issuer
   std::vector<LoopOrder> orders;
+  std::shared_ptr<const Keys> keys;  // of the plan, worked out once for all runs
 
   u32 most_lanes(u32 workers) const {
     u32 most = 1;

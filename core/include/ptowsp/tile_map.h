@@ -38,8 +38,11 @@ class TileMap {
         cell_(zeroed<Cell>(cells_)),
         key_(direct_ ? nullptr : zeroed<u64>(cells_)),
         most_nodes_(static_cast<u32>(live_ * 2)) {}
+  // Whether a new one would be no better. More cells than needed do no harm, and temporaries whose
+  // sizes change from run to run change how many are needed.
   bool fits(u64 numbers, u64 live) const {
-    return numbers_ == numbers && live_ == std::max<u64>(live, 64);
+    if (live_ != std::max<u64>(live, 64)) return false;
+    return direct_ ? numbers <= numbers_ : numbers > std::max(kAlwaysDirect, 2 * live_);
   }
 
   // The task reads the tile. Calls before(TaskRef) for its last writer.

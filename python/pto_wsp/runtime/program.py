@@ -162,12 +162,21 @@ class Program:
         which task next, among all that the schedule allows. The same seed gives the same order and
         placement; other seeds give others, the unlikely ones as well. Slow: workers take turns.
         """
-        started = None
-        if self._quick is not None and self._check is None:
-            started = self._start_quick(self._quick, bindings)
+        quick = self._quick
+        if quick is None or self._check is not None:
+            return self._run(bindings, _PLAIN)
+        try:
+            started = quick.start_quick(self._binder.values, bindings, asynchronous=False)
+        except BaseException:
+            self._last = None
+            raise
         if started is None:
             return self._run(bindings, _PLAIN)
-        started.wait(None)
+        # The run before it goes last: giving back what it holds takes as long as starting a short
+        # one.
+        run, self._binder.values = started
+        self._last = run
+        run.wait(None)
         return self
 
     def record(self, path: str | PathLike[str], **bindings: object) -> Program:
@@ -458,19 +467,6 @@ class Program:
     def check_before_runs(self, check: Callable[[], None]) -> None:
         """Calls `check` before each run; it raises if the plan is out of date."""
         self._check = check
-
-    def _start_quick(self, quick: QuickEngine, bindings: dict[str, object]) -> Run | None:
-        """A run that has ended; None if another way has to be taken. The one before it goes last:
-        giving back what it holds takes as long as starting a short run."""
-        try:
-            started = quick.start_quick(self._binder.values, bindings, asynchronous=False)
-        except BaseException:
-            self._last = None
-            raise
-        if started is None:
-            return None
-        self._last, self._binder.values = started
-        return self._last
 
     def _run(self, bindings: dict[str, object], control: Control) -> Program:
         """Runs to the end."""
