@@ -174,6 +174,9 @@ Network::Step Network::communicate(Actor* actor, Error* error) {
   };
   switch (static_cast<Op>(instr.opcode)) {
     case Op::ROOM:
+      if (s.producers[actor->replica].closed) {
+        return closed(*actor, " sends to channel ", ", which it has closed", error);
+      }
       if (!has_room(s, s.producers[actor->replica])) return waits(&counters_.full);
       copy = s.producers[actor->replica].buffer;
       s.in_use += 1;
@@ -215,13 +218,8 @@ Network::Step Network::take(Actor* actor, Instr instr, Error* error) {
       cursor.pass_to(instr.operand2);
       return Step::Goes;
     }
-    const Channel record = plan_.plan().get<Section::CHANNEL>(instr.operand1);
-    *error = Error::make(Status::CHANNEL_CLOSED, name(*actor) + " receives message " +
-                                                     std::to_string(message) + " of channel '" +
-                                                     std::string(plan_.plan().string(record.name)) +
-                                                     "', which is closed: no more come");
-    error->at_record(Section::CODE, cursor.pc, nullptr, 0);
-    return Step::Fails;
+    return closed(*actor, " receives message " + std::to_string(message) + " of channel ",
+                  ", which is closed: no more come", error);
   }
   end.held = message;
   end.held_in = end.buffer;
@@ -233,6 +231,18 @@ Network::Step Network::take(Actor* actor, Instr instr, Error* error) {
     cursor.pass();
   }
   return Step::Goes;
+}
+
+// What the process at the instruction of a channel wants of it cannot be.
+Network::Step Network::closed(const Actor& actor, const std::string& does, const char* why,
+                              Error* error) const {
+  const u32 channel = plan_.code()[actor.cursor.pc].operand1;
+  const Channel record = plan_.plan().get<Section::CHANNEL>(channel);
+  *error = Error::make(
+      Status::CHANNEL_CLOSED,
+      name(actor) + does + "'" + std::string(plan_.plan().string(record.name)) + "'" + why);
+  error->at_record(Section::CODE, actor.cursor.pc, nullptr, 0);
+  return Step::Fails;
 }
 
 void Network::leave(Actor* actor, u32 channel) {

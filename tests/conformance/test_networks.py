@@ -35,6 +35,7 @@ from pto_wsp import (
     Tile,
     TracePolicy,
     Workload,
+    close,
     connect,
     consume,
     kernel,
@@ -346,6 +347,28 @@ def test_a_closed_channel_has_no_message(target: str) -> None:
     program.execute()
     with pytest.raises(ChannelClosed, match="process 'two' receives message 3 of channel 'a'"):
         program.execute(wanted=4)
+
+
+def test_nothing_is_sent_behind_close(target: str) -> None:
+    a = Channel[ELEMENT]("a", depth=2)
+    Y = Tensor(data=np.zeros(WIDTH, np.float32), name="Y")
+
+    def sends():
+        send(a, number(i=1))
+        close(a)
+        send(a, number(i=2))
+
+    def takes():
+        with consume(a) as t:
+            store(r=t, y=Y)
+
+    parts = [
+        process("one").produces(a).body(sends),
+        process("two").consumes(a).body(takes),
+    ]
+    program = connect(parts, [a]).compile(target=target)
+    with pytest.raises(ChannelClosed, match="process 'one' sends to channel 'a', which it has"):
+        program.execute()
 
 
 def test_replicas_send_alike(target: str) -> None:

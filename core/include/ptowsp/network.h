@@ -95,6 +95,7 @@ class Network {
   Step communicate(Actor* actor, Error* error);
   Step take(Actor* actor, Instr instr, Error* error);
   void leave(Actor* actor, u32 channel);
+  Step closed(const Actor& actor, const std::string& does, const char* why, Error* error) const;
   bool can_go(const Actor& actor) const;
   static bool has_room(const State& s, const End& end) {
     return s.buffers[end.buffer].free_for == end.message;

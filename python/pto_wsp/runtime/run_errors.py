@@ -50,7 +50,7 @@ _ADVICE = {
         "replay it with the workload, schedule, workers and values of the recorded run"),
     Code.NETWORK_STUCK: ("every process that has not ended waits for another one",
         "give a channel more buffers, as program.min_depths() says, or change who waits first"),
-    Code.CHANNEL_CLOSED: ("receive(...) wants a message, and its producers have ended",
+    Code.CHANNEL_CLOSED: ("no messages come behind close(...) or the end of those who send",
         "send as many messages as are received, or take what there is with consume(...)"),
     Code.CHANNEL_FULL: ("as many messages are there as it has buffers",
         "execute the program, which takes them, or give the channel a larger depth"),

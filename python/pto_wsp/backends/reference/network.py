@@ -315,6 +315,11 @@ class Network:
         loc = self._plan.loc(Section.CODE, wait.pc)
         return run_error(Code.CHANNEL_CLOSED, f"process {self.actor.name} {text}", loc=loc)
 
+    def sends_closed(self, wait: Wait) -> ExecutionError:
+        text = f"sends to channel {self.queues[wait.channel].name!r}, which it has closed"
+        loc = self._plan.loc(Section.CODE, wait.pc)
+        return run_error(Code.CHANNEL_CLOSED, f"process {self.actor.name} {text}", loc=loc)
+
 
 def wait_text(op: Op, channel: str, in_use: int, buffers: int, message: int) -> str:
     """What a process waits for."""

@@ -158,6 +158,8 @@ class Walk:
         wait = Wait(op, channel, pc)
         match op:
             case Op.ROOM:
+                if queue.closed[replica]:
+                    raise network.sends_closed(wait)
                 yield wait
                 network.high = max(network.high, queue.in_use + 1)
                 self._hold(channel)
