@@ -370,6 +370,28 @@ def sums() -> Built:
     return Built(run(DenseDyn(4), lengths).task_graph(deps=Deps.explicit()), [y])
 
 
+def extents() -> Built:
+    """Regions that are as long as they are wide, by one expression, and regions of nothing."""
+    x, y, nothing = numbers(4, 4), np.zeros((3, 2, 4), np.float32), np.zeros((3, 0), np.float32)
+    tx, ty, none = Tensor(data=x), Tensor(data=y), Tensor(data=nothing)
+
+    @kernel(body="tile")
+    def rows(x: In[Tensor], none: In[Tensor], y: Out[TILE]):
+        s = pto.carry(sum=pto.zeros((2, 4), F32))
+        for i in pto.for_range(0, x.shape[0]):
+            s.sum = s.sum + pto.load(x[i, 0])
+        for i in pto.for_range(0, none.shape[0]):
+            s.sum = s.sum + pto.load(none[i])
+        pto.store(y, s.sum)
+
+    @workload
+    def run(batch, size):
+        for b in P(batch):
+            rows[b](tx[0:size, 0:size], none[b], ty[b])
+
+    return Built(run(DenseDyn(3), Scalar(3)), [y])
+
+
 def paged(tiers: tuple[Any, ...] = (workloads.Tier(8, 4, 0), workloads.Tier(1000, 8, 8))) -> Built:
     rng = np.random.default_rng(3)
     lengths = np.array([3, 0, 150, 7])
@@ -390,6 +412,6 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
         *(by_data, explicit, wavefront, temporaries, updates, meeting, rows_before),
-        *(riders_elsewhere, sums, paged),
+        *(riders_elsewhere, sums, extents, paged),
     )
 }

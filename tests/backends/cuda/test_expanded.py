@@ -3,7 +3,6 @@
 # pyright: basic, reportInvalidTypeForm=false
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -100,9 +99,7 @@ def test_a_run_equals_the_reference(name: str) -> None:
         assert program.task_hash() == reference.task_hash()
 
 
-@pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="turns are taken in the interpreter"
-)
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", MADE)
 def test_any_interleaving_gives_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, found = MADE[name](), MADE[name]()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,6 @@ from .programs import PROGRAMS
 from .stepping import stepped
 
 SAME = ("task_id", "seq", "kernel", "site", "indices")
-interpreted = pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="turns are taken in the interpreter"
-)
 
 
 def traced(name: str, target: str = "cuda", capacity: int = 65536, **options: Any) -> Program:
@@ -51,7 +47,7 @@ def test_the_tasks_of_a_trace_are_those_of_the_reference(name: str) -> None:
     assert (by_seq(program)["site"] == found["site"]).all()
 
 
-@interpreted
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", ["chains", "two_parts", "wavefront", "temporaries"])
 def test_times_show_that_tasks_waited(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the interleaving, no task starts before those that it depends on have ended."""
@@ -63,7 +59,7 @@ def test_times_show_that_tasks_waited(name: str, monkeypatch: pytest.MonkeyPatch
     assert len({int(worker) for worker in program.trace["worker"]}) > 1
 
 
-@interpreted
+@pytest.mark.interpreted
 def test_times_show_that_tasks_did_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     program = traced("wavefront", blocks_per_sm=2, verify="schedule")
     plain = device.load_source
@@ -78,7 +74,7 @@ def test_times_show_that_tasks_did_not_wait(monkeypatch: pytest.MonkeyPatch) -> 
         program.execute()
 
 
-@pytest.mark.skipif(os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="a GPU has room for all")
+@pytest.mark.interpreted  # a GPU has room for all
 @pytest.mark.parametrize("name", ["ragged", "temporaries"])
 def test_a_trace_that_is_full_has_the_first_tasks(name: str) -> None:
     wanted = by_seq(traced(name, "reference"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from pto_wsp import ExecutionError, torch_ops, workloads
 from pto_wsp.backends.cuda import device
 
 torch: Any = importlib.import_module("torch")
-WHERE = "cuda" if os.environ.get("PTO_WSP_TEST_GPU") == "1" else "cpu"
+WHERE = device.name()
 op: Any = torch.ops.pto_wsp.paged_decode
 
 
@@ -172,7 +171,8 @@ def test_room_for_every_length() -> None:
             assert chunks(length, blocks, page, others) <= room
 
 
-@pytest.mark.skipif(WHERE != "cuda", reason="needs a CUDA device: graphs are of a GPU")
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")  # that of a refused capture
 def test_captured_in_a_graph() -> None:
     """One graph serves all lengths that the page table has room for."""
     given = batch([3, 9])
