@@ -258,6 +258,24 @@ def wavefront() -> Built:
     return Built(run(DenseDyn(3), DenseDyn(3)), [grid])
 
 
+def slanted() -> Built:
+    """Tasks that wait for the one before them and for the one above to the right, in grids of
+    different sizes, some of them empty."""
+    sizes = np.array([3, 0, 2])
+    grid = np.zeros((3, 4, 6, 2, 4), np.float32)
+    grid[:, 0], grid[:, :, 0], grid[:, :, 5] = numbers(3, 6, 2, 4), 1.0, 2.0
+    tx = Tensor(data=grid)
+
+    @workload
+    def run(batch, sizes):
+        for b in P(batch):
+            for i in P(sizes[b]):
+                for j in P(4):
+                    add[b, i, j](tx[b, i, j + 2], tx[b, i + 1, j], tx[b, i + 1, j + 1])
+
+    return Built(run(DenseDyn(3), sizes), [grid])
+
+
 def temporaries() -> Built:
     """Parts that are made, then put together by the last of them."""
     lengths = np.array([1, 3, 0, 2])
@@ -411,7 +429,7 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     f.__name__: f
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
-        *(by_data, explicit, wavefront, temporaries, updates, meeting, rows_before),
+        *(by_data, explicit, wavefront, slanted, temporaries, updates, meeting, rows_before),
         *(riders_elsewhere, sums, extents, paged),
     )
 }

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.interpreted
 # Those in which tasks wait for each other, or are run by the last of others.
 WAITING = (
     *("steps", "chains", "two_parts", "by_data", "explicit", "wavefront", "temporaries"),
-    *("updates", "meeting", "rows_before"),
+    *("updates", "meeting", "rows_before", "slanted"),
 )
 
 

@@ -30,7 +30,7 @@ def by_seq(program: Program) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "name", ["ragged_twice", "sparse", "branches", "chains", "two_parts", "temporaries", "sums"]
+    "name", ["ragged_twice", "sparse", "branches", "chains", "two_parts", "temporaries", "slanted"]
 )
 def test_the_tasks_of_a_trace_are_those_of_the_reference(name: str) -> None:
     program = traced(name)
@@ -85,6 +85,24 @@ def test_a_trace_that_is_full_has_the_first_tasks(name: str) -> None:
         assert (wanted[column][: len(found)] == found[column]).all(), column
     assert program.stats.trace_dropped == len(wanted) - len(found)
     assert f"{len(wanted) - len(found)} records did not fit" in program.explain()
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        # Two blocks, so two rows at a time: one column behind the row above, or two.
+        ("wavefront", [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]),
+        ("slanted", [(0, 0), (0, 1), (0, 2), (1, 0), (0, 3), (1, 1), (1, 2), (1, 3), (2, 0)]),
+    ],
+)
+def test_rows_that_wait_are_taken_along_diagonals(name: str, wanted: list[Any]) -> None:
+    """The interpreter's first block takes all numbers, as they come."""
+    program = traced(name, blocks_per_sm=1).execute()
+    rows = program.trace["indices"][: len(wanted), -2:]
+    assert [tuple(map(int, row)) for row in rows] == wanted
+    assert "tasks are numbered along diagonals" in program.explain()
+    assert "along diagonals" not in traced("rows_before").explain()
 
 
 def test_a_path_gets_all_tasks(tmp_path: Path) -> None:
