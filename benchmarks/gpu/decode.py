@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import statistics
 import time
 from typing import Any
 
@@ -15,6 +17,7 @@ from benchmarks.gpu.timing import (
     bindable,
     graph_us,
     host_us,
+    interpreted,
     program_us,
     sms,
     steps_of,
@@ -77,7 +80,9 @@ def bound(placed: Placed, number: int = 0) -> dict[str, Any]:
     return {"batch": len(placed.batch.lens), **{n: bindable(a) for n, a in arrays.items()}}
 
 
-def measure(report: Report, config: GpuDecode, *, tiny: bool, seconds: float, variants: bool) -> None:
+def measure(
+    report: Report, config: GpuDecode, *, tiny: bool, seconds: float, variants: bool
+) -> None:
     """The six batches, then host time and one graph for ten batches, then other shapes."""
     end = time.monotonic() + seconds
     shape = TINY if tiny else Shape()
@@ -91,6 +96,9 @@ def measure(report: Report, config: GpuDecode, *, tiny: bool, seconds: float, va
         for batch in BATCHES:
             with report.case(SECTION, batch.name):
                 _batch(report, program, batches.place(pool, _sized(batch, tiny)), config)
+        for batch in (UNIFORM, SKEWED):
+            with report.case(SECTION, f"operator, {batch.name}"):
+                _operator(report, batches.place(pool, _sized(batch, tiny)))
         with report.case(SECTION, "host time"):
             _host(report, program, batches.place(pool, _sized(BATCHES[3], tiny)))
         with report.case(SECTION, "one graph"):
@@ -194,6 +202,32 @@ def _variant(report: Report, name: str, shape: Shape, config: GpuDecode, *, tiny
                 error=batches.error(placed, placed.batch.lens),
             )
     program.close()
+
+
+def _operator(report: Report, placed: Placed) -> None:
+    """The same step as torch.ops.pto_wsp.paged_decode: in a graph, and what a call costs the host,
+    the allocation of the result included."""
+    ops = importlib.import_module("pto_wsp.torch_ops")
+    (table, out), pool = placed.sets[0], placed.pool
+
+    def step() -> Any:
+        given = placed.q, pool.keys, pool.values, table, placed.lens
+        return torch().ops.pto_wsp.paged_decode(*given)
+
+    out.copy_(step())
+    us = graph_us([step], drain=ops.synchronize)
+    calls: list[float] = []
+    for _ in range(2 if interpreted() else 200):
+        begin = time.perf_counter_ns()
+        step()
+        calls.append((time.perf_counter_ns() - begin) / 1e3)
+    ops.synchronize()
+    report.row(
+        *(SECTION, f"operator, {placed.batch.name}", us.median, "us"),
+        wrong=_wrong(placed),
+        host_us=statistics.median(calls),
+        tb_per_s=placed.bytes_read / us.median / 1e6,
+    )
 
 
 def _host(report: Report, program: Program, placed: Placed) -> None:

@@ -165,18 +165,15 @@ def paged_decode(
     The query `q[b, head]` of each sequence looks at the `lens[b]` tokens that it has in the cache.
     `k` and `v` are `PagedTensor`s over pools [page, token of the page, KV head, dim] of any
     strides; KV head h serves the heads from h * (heads / kv_heads) on. A sequence without tokens
-    gives zeros. `batch` and `kv` are axes of as many elements as there are sequences and KV heads,
-    so that schedules can speak of them; all else is bound by `execute`, lengths at every step.
+    gives zeros. `batch` and `kv` are axes of sequences and KV heads; all else is bound at each run.
 
-    A task takes `together` KV heads that follow each other, and `kv` has an element for as many.
-    One gives the most tasks; several read longer stretches, which is faster: all, by the workers.
-    `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
-    for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
-    at least one. A sequence of one chunk is written at once; partial results of others are
-    temporaries, which are merged. Without `exact` nothing is searched for: sequences are cut evenly
-    into chunks near the mean size, which is quicker where every worker works it out, as on a GPU
-    (`GpuDecode`). Then those of a batch of different lengths are cut into `uneven` times as many
-    chunks, so that whoever is done early finds others.
+    A task takes `together` KV heads that follow each other, and `kv` has an element for as many:
+    one gives the most tasks, several read longer stretches, which is faster. `blocks` (a `Scalar`)
+    is how many chunks all sequences together may be cut into. Control looks for the smallest chunk
+    that keeps it, in multiples of 64 tokens or of a page; each sequence is at least one. One chunk
+    is written at once; partial results of others are temporaries, which are merged. Without `exact`
+    nothing is searched for, for workers that all work it out, as on a GPU (`GpuDecode`): chunks are
+    even and near the mean, `uneven` times as many if lengths differ.
     """
     group = _group(heads, kv_heads, together) * together
     cutting = _Cutting(tiers, chunk_unit(page), exact, uneven)

@@ -144,15 +144,18 @@ def test_errors_come_with_the_user_s_run(on_host: None) -> None:
 
 def chunks(length: int, blocks: int, page: int, others: list[int], chunk: int) -> int:
     """Into how many chunks `paged_decode` cuts the first sequence, by its definition."""
+
+    def up(n: int, by: int) -> int:
+        return -(-n // by)
+
     lens, unit = [length, *others], page * max(1, 64 // page)
     total = sum(lens)
     if max(lens) * len(lens) > total + total // 8:
         blocks *= torch_ops.GPU.uneven
-    least = -(-chunk // unit) * unit
-    size = max(-(-total // (blocks * unit)) * unit, unit, least)
-    parts = max(-(-(length - size // 4) // size), 1)
-    size = -(-(-(-length // parts)) // unit) * unit
-    return -(-length // size) if length else 1
+    size = max(up(total, blocks * unit) * unit, unit, up(chunk, unit) * unit)
+    parts = max(up(length - size // 4, size), 1)
+    size = up(up(length, parts), unit) * unit
+    return up(length, size) if length else 1
 
 
 def test_room_for_every_length() -> None:

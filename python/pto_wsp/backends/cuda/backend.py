@@ -439,7 +439,8 @@ class CudaEngine:
         axes = self.plan.records(Axis)
         slanted = [
             Explained(
-                "parallel loops " + " and ".join(repr(self.plan.string(axes[a].name)) for a in pair),
+                "parallel loops "
+                + " and ".join(repr(self.plan.string(axes[a].name)) for a in pair),
                 *("tasks are numbered along diagonals, since rows wait for their columns", ""),
                 self.plan.loc(Section.AXIS, pair[0]),
             )
