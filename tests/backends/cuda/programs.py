@@ -410,6 +410,25 @@ def extents() -> Built:
     return Built(run(DenseDyn(3), Scalar(3)), [y])
 
 
+def never() -> Built:
+    """A loop without iterations, by its text, around others of all lengths: Triton compiles no
+    loop that it sees is never entered."""
+    lengths = np.array([2, 0, 1])
+    x, y = numbers(4, 2, 4), np.zeros((4, 2, 4), np.float32)
+    tx, ty = Tensor(data=x), Tensor(data=y)
+
+    @workload
+    def run(rows, lens):
+        for s in P(Dense[0]()):
+            for i in P(rows):
+                for j in P(lens[i] + s):
+                    grow[s, i, j](ty[i], j)
+        for i in P(rows):
+            double[i](tx[i], ty[i])
+
+    return Built(run(DenseDyn(3), lengths), [y])
+
+
 def paged(tiers: tuple[Any, ...] = (workloads.Tier(8, 4, 0), workloads.Tier(1000, 8, 8))) -> Built:
     rng = np.random.default_rng(3)
     lengths = np.array([3, 0, 150, 7])
@@ -430,6 +449,6 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
         *(by_data, explicit, wavefront, slanted, temporaries, updates, meeting, rows_before),
-        *(riders_elsewhere, sums, extents, paged),
+        *(riders_elsewhere, sums, extents, never, paged),
     )
 }

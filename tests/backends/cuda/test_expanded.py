@@ -167,6 +167,8 @@ def test_a_wait_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Any = program._engine
     engine.tries = min(engine.tries, 1 << 12)
     told = r"grow\[steps=2\] waits for grow\[steps=0\]: 0 of 1 have ended"
+    if not device.is_interpreted():  # any task that waits may be the first to give up
+        told = r"grow\[steps=[245]\] waits for grow\[steps=[012]\]: 0 of 1 have ended"
     with pytest.raises(DeadlockError, match=told):
         program.execute()
 
