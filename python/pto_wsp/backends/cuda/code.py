@@ -450,18 +450,21 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdigit()
 
 
-_OPERATORS: dict[str, Callable[[int, int], int]] = {
-    **{"+": operator.add, "-": operator.sub, "*": operator.mul},
-    **{"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le},
-    **{">": operator.gt, ">=": operator.ge},
-    **{"&": lambda x, y: bool(x and y), "|": lambda x, y: bool(x or y)},
+_COMPARED = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
+_COMPUTED = {"+": operator.add, "-": operator.sub, "*": operator.mul, **_COMPARED}
 
 
 def _folded(a: str, op: str, b: str) -> str:
     """`a op b`, worked out where both are numbers or one of them changes nothing."""
-    if _is_number(a) and _is_number(b):
-        return str(int(_OPERATORS[op](int(a), int(b))))
+    if op in _COMPUTED and _is_number(a) and _is_number(b):
+        return str(int(_COMPUTED[op](int(a), int(b))))
     if (op in "+-" and b == "0") or (op == "*" and b == "1"):
         return a
     if (op == "+" and a == "0") or (op == "*" and a == "1"):
