@@ -52,7 +52,9 @@ def on_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     if WHERE == "cpu":  # the interpreter is slow
-        monkeypatch.setattr(torch_ops, "GPU", workloads.GpuDecode(block=8, chunk=8))
+        monkeypatch.setattr(
+            torch_ops, "GPU", workloads.GpuDecode(block=8, chunk=8, blocks_per_sm=1)
+        )
     given = batch([3, 0, 9])
     torch.testing.assert_close(op(*given), attention(*given))
     torch_ops.synchronize()
