@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import statistics
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,15 @@ from benchmarks.gpu.timing import (
     bindable,
     graph_us,
     host_us,
+    interpreted,
     program_us,
     sms,
     steps_of,
     tensor_of,
     torch,
 )
-from pto_wsp import DenseDyn, DType, PagedTensor, Program, Scalar, Tensor, workloads
+from pto_wsp import DenseDyn, DType, PagedTensor, Program, Scalar, Tensor
+from pto_wsp.workloads import GpuDecode
 
 SECTION = "decode"
 SHARE_OF_SKETCH = 1.10
@@ -42,30 +45,10 @@ VARIANTS = {
 TINY = Shape(heads=2, kv_heads=1, dim=16, page=4)
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
-    """How the decode is cut, and compiled: the same for every batch."""
-
-    block: int = 128  # keys at a time
-    chunk: int = 512  # tokens of a task, at least
-    warps: int = 4
-    stages: int = 2
-    blocks_per_sm: int = 2
-    waves: float = 2.0  # tasks for each block of threads, about
-
-    def chunks(self, kv_heads: int) -> int:
-        """What all sequences together are cut into, about."""
-        return max(1, int(self.waves * sms() * self.blocks_per_sm / kv_heads))
-
-
-def compiled(shape: Shape, config: Config) -> Program:
+def compiled(shape: Shape, config: GpuDecode) -> Program:
     """The program; everything is bound when it runs."""
     dtype = _DTYPES[shape.dtype]
-    decode = workloads.paged_decode(
-        *(shape.heads, shape.kv_heads, shape.dim, shape.page, dtype),
-        tiers=(workloads.Tier(1 << 30, config.block, config.chunk),),
-        exact=False,
-    )
+    decode = config.workload(shape.heads, shape.kv_heads, shape.dim, shape.page, dtype)
 
     def empty(name: str, *sizes: int) -> Tensor:
         return Tensor(data=np.zeros(sizes, dtype.numpy), name=name)
@@ -76,17 +59,12 @@ def compiled(shape: Shape, config: Config) -> Program:
         batch=DenseDyn(1),
         kv=DenseDyn(shape.kv_heads),
         lens=np.ones(1, np.int32),
-        blocks=Scalar(config.chunks(shape.kv_heads)),
+        blocks=Scalar(config.blocks(sms() * config.blocks_per_sm, shape.kv_heads)),
         q=empty("q", 1, shape.heads, shape.dim),
         k=PagedTensor(pools[0], table),
         v=PagedTensor(pools[1], table),
         out=empty("out", 1, shape.heads, shape.dim),
-    ).compile(
-        target="cuda",
-        num_warps=config.warps,
-        num_stages=config.stages,
-        blocks_per_sm=config.blocks_per_sm,
-    )
+    ).compile(target="cuda", **config.options)
 
 
 def bound(placed: Placed, number: int = 0) -> dict[str, Any]:
@@ -102,7 +80,9 @@ def bound(placed: Placed, number: int = 0) -> dict[str, Any]:
     return {"batch": len(placed.batch.lens), **{n: bindable(a) for n, a in arrays.items()}}
 
 
-def measure(report: Report, config: Config, *, tiny: bool, seconds: float, variants: bool) -> None:
+def measure(
+    report: Report, config: GpuDecode, *, tiny: bool, seconds: float, variants: bool
+) -> None:
     """The six batches, then host time and one graph for ten batches, then other shapes."""
     end = time.monotonic() + seconds
     shape = TINY if tiny else Shape()
@@ -116,6 +96,9 @@ def measure(report: Report, config: Config, *, tiny: bool, seconds: float, varia
         for batch in BATCHES:
             with report.case(SECTION, batch.name):
                 _batch(report, program, batches.place(pool, _sized(batch, tiny)), config)
+        for batch in (UNIFORM, SKEWED):
+            with report.case(SECTION, f"operator, {batch.name}"):
+                _operator(report, batches.place(pool, _sized(batch, tiny)))
         with report.case(SECTION, "host time"):
             _host(report, program, batches.place(pool, _sized(BATCHES[3], tiny)))
         with report.case(SECTION, "one graph"):
@@ -136,7 +119,7 @@ def _sized(batch: Batch, tiny: bool) -> Batch:
     return batch.tiny() if tiny else batch
 
 
-def _batch(report: Report, program: Program, placed: Placed, config: Config) -> None:
+def _batch(report: Report, program: Program, placed: Placed, config: GpuDecode) -> None:
     """Warm: the same arrays each time. Cold: sets of pages that take turns."""
     batch = placed.batch
     us = program_us(program, [bound(placed)])
@@ -202,7 +185,7 @@ def _rivals(placed: Placed, sets: list[int]) -> dict[str, float]:
     return found
 
 
-def _variant(report: Report, name: str, shape: Shape, config: Config, *, tiny: bool) -> None:
+def _variant(report: Report, name: str, shape: Shape, config: GpuDecode, *, tiny: bool) -> None:
     pool = Pool(shape, 4096 if tiny else None)
     program = compiled(shape, config)
     for batch in (UNIFORM, SKEWED):
@@ -219,6 +202,32 @@ def _variant(report: Report, name: str, shape: Shape, config: Config, *, tiny: b
                 error=batches.error(placed, placed.batch.lens),
             )
     program.close()
+
+
+def _operator(report: Report, placed: Placed) -> None:
+    """The same step as torch.ops.pto_wsp.paged_decode: in a graph, and what a call costs the host,
+    the allocation of the result included."""
+    ops = importlib.import_module("pto_wsp.torch_ops")
+    (table, out), pool = placed.sets[0], placed.pool
+
+    def step() -> Any:
+        given = placed.q, pool.keys, pool.values, table, placed.lens
+        return torch().ops.pto_wsp.paged_decode(*given)
+
+    out.copy_(step())
+    us = graph_us([step], drain=ops.synchronize)
+    calls: list[float] = []
+    for _ in range(2 if interpreted() else 200):
+        begin = time.perf_counter_ns()
+        step()
+        calls.append((time.perf_counter_ns() - begin) / 1e3)
+    ops.synchronize()
+    report.row(
+        *(SECTION, f"operator, {placed.batch.name}", us.median, "us"),
+        wrong=_wrong(placed),
+        host_us=statistics.median(calls),
+        tb_per_s=placed.bytes_read / us.median / 1e6,
+    )
 
 
 def _host(report: Report, program: Program, placed: Placed) -> None:

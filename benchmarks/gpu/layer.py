@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.arrays import OPTIONS, bound, drawing, empty
 from benchmarks.gpu.rows import Report
 from benchmarks.gpu.timing import (
-    bindable,
     graph_us,
     interpreted,
     program_us,
@@ -29,7 +29,6 @@ from pto_wsp import (
     In,
     InOut,
     Kernel,
-    Out,
     P,
     PagedTensor,
     Program,
@@ -41,6 +40,7 @@ from pto_wsp import (
     pto,
     workload,
 )
+from pto_wsp.workloads.llama import rotate_and_append
 
 SECTION = "layer"
 F32, BF16 = DType.F32, DType.BF16
@@ -74,39 +74,6 @@ TINY = Shape(32, 4, 2, 16, 32, 2, 20, 4, 16, 16, 16, 16, 16, 16)
 
 
 @functools.cache
-def rotate_and_append(group: int, dim: int) -> Kernel:
-    """The query heads of a token, turned in place; its key, turned, and its value are appended."""
-    half = dim // 2
-    angle, token = Tile[1, half, F32], Tile[dim, BF16]
-
-    def turned(x, rows, cos, sin):
-        first = pto.cast(pto.load(x[0:rows, 0:half]), F32)
-        second = pto.cast(pto.load(x[0:rows, half:dim]), F32)
-        low, high = first * cos - second * sin, second * cos + first * sin
-        return pto.cast(low, BF16), pto.cast(high, BF16)
-
-    @kernel
-    def rotate_and_append(
-        q: InOut[Tile[group, dim, BF16]],
-        k: In[Tile[1, dim, BF16]],
-        v: In[token],
-        cos: In[angle],
-        sin: In[angle],
-        key: Out[token],
-        value: Out[token],
-    ):
-        low, high = turned(q, group, cos, sin)
-        pto.store(q[0:group, 0:half], low)
-        pto.store(q[0:group, half:dim], high)
-        low, high = turned(k, 1, cos, sin)
-        pto.store(key[0:half], low)
-        pto.store(key[half:dim], high)
-        pto.store(value, v)
-
-    return rotate_and_append
-
-
-@functools.cache
 def add_heads(rows: int, cols: int, dim: int) -> Kernel:
     """`add_heads(x, weight, out)`: out + x @ weight.T, where x is [row, head, dim]."""
 
@@ -127,7 +94,8 @@ def _workload(s: Shape) -> Any:
     product = kernels.linear(s.rows, s.cols, s.depth, BF16)
     add_product = kernels.linear(s.rows, s.cols, s.depth, BF16, add=True)
     gated = kernels.gated_linear(s.rows, s.wide, s.depth, BF16)
-    rotate, add_mixed = rotate_and_append(s.group, s.dim), add_heads(s.rows, s.cols, s.dim)
+    rotate = rotate_and_append(s.group, s.dim, BF16)
+    add_mixed = add_heads(s.rows, s.cols, s.dim)
     partial = kernels.decode(s.group, s.keys, s.dim, BF16, paged=True)
     merge = kernels.merge_partials(s.group, s.dim, BF16)
     scale = s.dim**-0.5
@@ -197,9 +165,6 @@ def weight_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
 
 
 def compiled(s: Shape) -> Program:
-    def empty(name: str, *sizes: int, dtype: DType = BF16) -> Tensor:
-        return Tensor(data=np.zeros(sizes, dtype.numpy), name=name)
-
     table = Tensor(data=np.zeros((1, 1), np.int32), name="table")
     pools = [empty(name, 1, s.page, s.kv_heads, s.dim) for name in ("keys", "values")]
     weights = {name: empty(name, *sizes) for name, sizes in weight_shapes(s).items()}
@@ -212,7 +177,7 @@ def compiled(s: Shape) -> Program:
         cos=empty("cos", 1, s.dim // 2, dtype=F32),
         sin=empty("sin", 1, s.dim // 2, dtype=F32),
         **weights,
-    ).compile(target="cuda", num_warps=4, num_stages=3)
+    ).compile(**OPTIONS)
 
 
 def measure(report: Report, *, tiny: bool) -> None:
@@ -220,12 +185,12 @@ def measure(report: Report, *, tiny: bool) -> None:
     with report.case(SECTION, "decode layer"):
         program = compiled(s)
         given = _inputs(s)
-        bound = {name: bindable(array) for name, array in given.items()}
+        arrays = bound(given)
         wanted = torch_layer(s, given, torch().float32)()
-        program.execute(**bound)
+        program.execute(**arrays)
         error = float((given["x"].float() - wanted).abs().max() / wanted.abs().max())
         wrong = "" if error <= _ERROR else f"error {error:.2g}"
-        us = program_us(program, [bound])
+        us = program_us(program, [arrays])
         rivals: dict[str, float] = {}
         if not interpreted():
             step = torch_layer(s, given, torch().bfloat16)
@@ -245,11 +210,7 @@ def measure(report: Report, *, tiny: bool) -> None:
 
 
 def _inputs(s: Shape) -> dict[str, Any]:
-    generator = torch().Generator(where()).manual_seed(1)
-
-    def drawn(*sizes: int) -> Any:
-        return torch().randn(sizes, dtype=torch().bfloat16, device=where(), generator=generator)
-
+    drawn = drawing()
     given = {name: drawn(*size) / size[1] ** 0.5 for name, size in weight_shapes(s).items()}
     given |= {name: 1 + 0.1 * drawn(1, s.d_model) for name in ("norm_1", "norm_2")}
     per = s.context // s.page + 1

@@ -14,16 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.arrays import OPTIONS, bound, drawing, empty
 from benchmarks.gpu.rows import Report
-from benchmarks.gpu.timing import (
-    bindable,
-    graph_us,
-    interpreted,
-    program_us,
-    tensor_of,
-    torch,
-    where,
-)
+from benchmarks.gpu.timing import graph_us, interpreted, program_us, tensor_of, torch
 from pto_wsp import DenseDyn, DType, P, Program, Tensor, kernels, minimum, workload
 
 SECTION = "moe"
@@ -52,9 +45,6 @@ def compiled(shape: Shape) -> Program:
     gated = kernels.gated_linear(s.rows, s.cols, s.depth, BF16)
     linear = kernels.linear(s.rows, s.cols, s.depth, BF16)
 
-    def empty(name: str, *sizes: int) -> Tensor:
-        return Tensor(data=np.zeros(sizes, BF16.numpy), name=name)
-
     @workload
     def experts(count, tokens, X, W1, W3, W2, Y):
         for e in P(count):
@@ -77,7 +67,7 @@ def compiled(shape: Shape) -> Program:
         *(empty(name, s.experts, s.d_ff, s.d_model) for name in ("W1", "W3")),
         empty("W2", s.experts, s.d_model, s.d_ff),
         empty("Y", s.experts, 1, s.d_model),
-    ).compile(target="cuda", num_warps=4, num_stages=3)
+    ).compile(**OPTIONS)
 
 
 def measure(report: Report, *, tiny: bool) -> None:
@@ -92,14 +82,10 @@ def measure(report: Report, *, tiny: bool) -> None:
 
 
 def _weights(s: Shape) -> dict[str, Any]:
-    generator = torch().Generator(where()).manual_seed(1)
+    draw = drawing()
     up, down = (s.experts, s.d_ff, s.d_model), (s.experts, s.d_model, s.d_ff)
     sizes = {"W1": up, "W3": up, "W2": down}
-    return {
-        name: torch().randn(size, dtype=torch().bfloat16, device=where(), generator=generator)
-        / size[2] ** 0.5
-        for name, size in sizes.items()
-    }
+    return {name: draw(*size) / size[2] ** 0.5 for name, size in sizes.items()}
 
 
 def _tokens(
@@ -110,15 +96,13 @@ def _tokens(
     popular = rng.gumbel(size=(tokens, s.experts)) + rng.normal(0, 0.5, s.experts)
     chosen = np.argsort(-popular, axis=1)[:, : s.top_k]
     counts = np.bincount(chosen.ravel(), minlength=s.experts)
-    x = torch().randn(
-        (s.experts, int(counts.max()), s.d_model), dtype=torch().bfloat16, device=where()
-    )
+    x = drawing(tokens)(s.experts, int(counts.max()), s.d_model)
     y = torch().zeros_like(x)
     given = {"tokens": tensor_of(counts.astype(np.int32)), "X": x, "Y": y, **weights}
-    bound = {name: bindable(array) for name, array in given.items()}
-    program.execute(**bound)
+    arrays = bound(given)
+    program.execute(**arrays)
     error = _error(x, y, weights, counts)
-    us = program_us(program, [bound])
+    us = program_us(program, [arrays])
     rivals = {} if interpreted() else _rivals(x, weights, counts)
     best = min(rivals, key=lambda name: rivals[name], default="")
     flops = 6.0 * float(counts.sum()) * s.d_model * s.d_ff

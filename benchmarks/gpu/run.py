@@ -18,6 +18,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from pto_wsp.workloads import GpuDecode
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECTIONS = ("decode", "tasks", "moe", "layer")
 
@@ -33,7 +35,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="small shapes in the interpreter")
     parser.add_argument("--seconds", type=float, default=90, help="of decode; then no variants")
     parser.add_argument("--no-variants", action="store_true", help="only the six batches")
-    for name in ("block", "chunk", "warps", "stages", "blocks-per-sm", "waves"):
+    for field in fields(GpuDecode):
+        name = field.name.replace("_", "-")
         parser.add_argument(f"--{name}", type=float, help=f"{name} of the decode, for all batches")
     options = parser.parse_args(arguments)
     options.only = options.only.split(",")
@@ -63,11 +66,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _sections(options: argparse.Namespace) -> dict[str, Callable[[Any], None]]:
     from benchmarks.gpu import decode, layer, moe, tasks
 
-    chosen = {f.name: getattr(options, f.name) for f in fields(decode.Config)}
+    chosen = {f.name: getattr(options, f.name) for f in fields(GpuDecode)}
     given = {name: value for name, value in chosen.items() if value is not None}
-    config = decode.Config(**{n: v if n == "waves" else int(v) for n, v in given.items()})
+    config = GpuDecode(**{n: v if n == "waves" else int(v) for n, v in given.items()})
     if options.tiny:
-        config = decode.Config(block=16, chunk=16, waves=1.0)
+        config = GpuDecode(block=16, chunk=16)
 
     def measure_decode(report: Any) -> None:
         report.content["decode_config"] = {f.name: getattr(config, f.name) for f in fields(config)}

@@ -36,6 +36,7 @@ _DTYPES = {
     torch.int64: DType.I64,
 }
 _INTEGERS = (torch.int32, torch.int64)
+GPU = workloads.GpuDecode()
 _running = threading.Lock()
 _programs: list[Program] = []
 
@@ -94,7 +95,9 @@ def _check(q: Any, k_pool: Any, v_pool: Any, page_table: Any, lens: Any) -> None
 def _decode_program(made_for: _Class) -> Program:
     c = made_for
     sizes = (c.heads, c.kv_heads, c.dim, c.page, c.dtype)
-    decode = workloads.paged_decode(*sizes, tiers=workloads.DECODE_TIERS, scale=c.scale)
+    on_gpu = c.target == "cuda"
+    make = GPU.workload if on_gpu else workloads.paged_decode
+    decode = make(*sizes, scale=c.scale)
     q = np.zeros((1, c.heads, c.dim), c.dtype.numpy)
     pool = np.zeros((1, c.page, c.kv_heads, c.dim), c.dtype.numpy)
     table = np.zeros((1, 1), c.table.numpy)
@@ -103,7 +106,7 @@ def _decode_program(made_for: _Class) -> Program:
         *(Tensor(data=q), PagedTensor(pool, table), PagedTensor(pool.copy(), table.copy())),
         Tensor(data=q.copy()),
     )
-    program = made.compile(target=c.target)
+    program = made.compile(target=c.target, **(GPU.options if on_gpu else {}))
     _programs.append(program)
     return program
 
@@ -119,8 +122,9 @@ def paged_decode(
 ) -> Any:
     """One decode step of `workloads.paged_decode`: q [batch, heads, dim] against pools [pages,
     tokens a page, KV heads, dim]; `page_table` has a row of page numbers for each sequence, `lens`
-    its tokens. `blocks`: chunks that all sequences together may be cut into; 0: about two tasks for
-    each worker. `scale`: 1 / sqrt(dim) if it is left out. No gradients."""
+    its tokens. `blocks`: chunks that all sequences together may be cut into; 0: enough for all
+    workers, on a GPU as `workloads.GpuDecode` says. `scale`: 1 / sqrt(dim) if it is left out. No
+    gradients."""
     _check(q, k_pool, v_pool, page_table, lens)
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     if q.shape[0] == 0:
@@ -137,7 +141,7 @@ def paged_decode(
         table = page_table.detach()
         bound = {
             "batch": q.shape[0],
-            "blocks": blocks or max(1, 2 * program.num_workers // kv_heads),
+            "blocks": blocks or _blocks(program, made_for),
             "lens": lens.detach(),
             "q": q.detach(),
             "k_pool": k_pool.detach(),
@@ -152,6 +156,12 @@ def paged_decode(
         _reserve(program, made_for, bound)
         program.enqueue(**bound)
     return out
+
+
+def _blocks(program: Program, made_for: _Class) -> int:
+    if made_for.target == "cuda":
+        return GPU.blocks(program.num_workers, made_for.kv_heads)
+    return max(1, 2 * program.num_workers // made_for.kv_heads)
 
 
 _reserved: set[tuple[object, ...]] = set()
@@ -170,21 +180,11 @@ def _reserve(program: Program, made_for: _Class, bound: dict[str, Any]) -> None:
             f"paged_decode: a batch of {batch} with page tables of {width} pages is new; "
             "call it once before it is captured in a CUDA graph"
         )
-    for longest in longest_cut(made_for.page, width * made_for.page, bound["blocks"]):
+    for longest in GPU.longest_cut(made_for.page, width * made_for.page, bound["blocks"]):
         lens = torch.zeros_like(bound["lens"])
         lens[0] = longest
         program.reserve(**{**bound, "lens": lens})
     _reserved.add(key)
-
-
-def longest_cut(page: int, limit: int, blocks: int) -> list[int]:
-    """Lengths, of at most `limit` tokens, of single sequences one of which is cut into as many
-    chunks as any sequence is, together with whatever others."""
-    unit = page * max(1, 64 // page)
-    *shorter, last = workloads.DECODE_TIERS
-    ends = [(tier, min(limit, tier.limit)) for tier in shorter] + [(last, limit)]
-    found = {min(end, blocks * max(unit, tier.chunk)) for tier, end in ends if tier.chunk}
-    return sorted(found | {min(limit, 1)})
 
 
 def _fake(

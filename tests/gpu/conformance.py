@@ -2,9 +2,10 @@
 
 Runs the programs of tests/backends/cuda and those of a suite (`python -m tests.gpu.collect`) on a
 GPU, and compares results, number of tasks and task hash with `reference`, and a second run with the
-first, bit by bit. What is refused is listed with the reason. Kernels in Python and C++ have tile
-operations in their place (`twins`). `--interpret` runs in Triton's interpreter, which suits
-programs of a few tasks (`--most 60`). Needs torch, triton, numpy and pto_wsp only.
+first, bit by bit. What is refused is listed with the reason; a program whose result differs, and in
+which `verify="full"` finds a race, has promised something that is false. Kernels in Python and C++
+have tile operations in their place (`twins`). `--interpret` runs in Triton's interpreter, which
+suits programs of a few tasks (`--most 60`). Needs torch, triton, numpy and pto_wsp only.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass
 class Found:
-    """What became of a program. `status`: equal, WRONG, FAILED, refused, skipped; "no error" where
-    `reference` finds a mistake in control that a GPU does not look for."""
+    """What became of a program. `status`: equal, WRONG, FAILED, refused, skipped; "false promise"
+    where the program itself has a race; "reference raises" where that finds a mistake in control
+    that a GPU does not look for."""
 
     name: str
     kind: str
@@ -57,7 +59,7 @@ class Runner:
 
     name: str
     kind: str
-    load: Callable[[str], Any]
+    load: Callable[..., Any]  # the target, and options
     bind: Callable[[], dict[str, Any]]
     accepts: list[Callable[[], None]] = field(default_factory=list)
     stop: str = ""  # why it is not tried at all
@@ -77,8 +79,8 @@ def of_entry(entry: Entry) -> Runner:
             plans[schedule] = lower(run_passes(module))
         return plans[schedule]
 
-    def load(target: str) -> Any:
-        return driver.load(plan(entry.module.schedule), target, {}, {})
+    def load(target: str, **options: object) -> Any:
+        return driver.load(plan(entry.module.schedule), target, {}, options)
 
     def accept(schedule: tuple[Any, ...]) -> Callable[[], None]:
         return lambda: registry.get("cuda").check(plan(schedule))
@@ -147,7 +149,7 @@ def _examine(runner: Runner, most: int, found: Found) -> None:
     if error is not None or found_error is not None:
         found.status = "equal" if type(error) is type(found_error) else "WRONG"
         if found_error is None:
-            found.status = "no error"
+            found.status = "reference raises"
         shown = ("nothing" if e is None else _first(e) for e in (error, found_error))
         found.reason = "reference says {}; cuda {}".format(*shown)
         return
@@ -156,10 +158,25 @@ def _examine(runner: Runner, most: int, found: Found) -> None:
     found.repeats = _equal(first, again, exactly=True)
     found.hash = program.task_hash() == reference.task_hash()
     tasks = program.stats.tasks == reference.stats.tasks
-    good = found.results and found.repeats and found.hash and tasks
-    found.status = "equal" if good else "WRONG"
     if not tasks:
         found.reason = f"{program.stats.tasks} tasks, not {reference.stats.tasks}"
+    if found.results and found.repeats and found.hash and tasks:
+        found.status = "equal"
+        return
+    # Which tasks there are is no matter of their order.
+    race = _race(runner) if found.hash and tasks else ""
+    found.status, found.reason = ("false promise", race) if race else ("WRONG", found.reason)
+
+
+def _race(runner: Runner) -> str:
+    """Tasks that conflict although the program says that they do not; "" if there are none."""
+    from pto_wsp import RaceError
+
+    try:
+        runner.load("reference", verify="full").execute(**runner.bind())
+    except RaceError as race:
+        return _first(race)
+    return ""
 
 
 def _outcome(
@@ -257,10 +274,10 @@ def summary(found: list[Found]) -> dict[str, Any]:
 
 def show(found: list[Found]) -> None:
     marks = {True: "yes", False: "NO", None: ""}
-    print(f"{'program':<58} {'status':<8} {'tasks':>6} result hash again  reason")
+    print(f"{'program':<58} {'status':<16} {'tasks':>6} result hash again  reason")
     for f in sorted(found, key=lambda each: (each.kind, each.name)):
         cells = f"{marks[f.results]:<6} {marks[f.hash]:<4} {marks[f.repeats]:<5}"
-        print(f"{f.name[:58]:<58} {f.status:<8} {f.tasks:>6} {cells}  {f.reason}"[:200].rstrip())
+        print(f"{f.name[:58]:<58} {f.status:<16} {f.tasks:>6} {cells}  {f.reason}"[:200].rstrip())
     for kind, counts in summary(found).items():
         reasons = counts.pop("reasons")
         print(kind, counts)

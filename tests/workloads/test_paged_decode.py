@@ -76,12 +76,17 @@ def work(
     together: int = 1,
     *,
     exact: bool = True,
+    uneven: int = 1,
 ) -> Workload:
     _, heads, dim = batch.q.shape
     _, page, kv_heads, _ = batch.k.shape
     dtype = next(d for d, kind in NUMPY.items() if kind == batch.q.dtype)
     function = workloads.paged_decode(
-        heads, kv_heads, dim, page, dtype, tiers=tiers, together=together, exact=exact
+        *(heads, kv_heads, dim, page, dtype),
+        tiers=tiers,
+        together=together,
+        exact=exact,
+        uneven=uneven,
     )
     return function(
         DenseDyn(len(batch.lens)),
@@ -153,6 +158,16 @@ def test_even_chunks() -> None:
                 chunks = {at[1] for name, at in tasks(program) if name == "decode" and at[0] == b}
                 assert length / max(len(chunks), 1) <= 1.25 * size + 64
                 assert not chunks or length / len(chunks) >= 0.6 * size
+
+
+def test_more_chunks_where_lengths_differ() -> None:
+    """Chunks and merges; a sequence of one chunk is one task."""
+    wanted = {(640,) * 4: (12, 12), (1600, 320, 320, 320): (9, 19)}
+    for lens, counts in wanted.items():
+        for uneven, count in zip((1, 2), counts, strict=True):
+            batch, tiers = make(list(lens), 2, 1, 8, 16), (Tier(1 << 20, 32, 64),)
+            made = work(batch, 8, tiers, exact=False, uneven=uneven)
+            assert made.compile(target="reference").num_tasks() == count
 
 
 def tasks(program: Any) -> list[tuple[str, tuple[int, ...]]]:

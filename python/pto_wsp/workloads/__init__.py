@@ -5,6 +5,7 @@ arrays and tensors like any other, alone or inside another workload, given a sch
 """
 
 from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode, ragged_prefill
+from pto_wsp.workloads.gpu_decode import GpuDecode
 from pto_wsp.workloads.kv_cache import KvCache
 from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
 from pto_wsp.workloads.llama_model import LlamaModel, random_model, rope_tables
@@ -13,6 +14,7 @@ from pto_wsp.workloads.sparse_attention import SparseAttentionShape, sparse_atte
 
 __all__ = [
     "DECODE_TIERS",
+    "GpuDecode",
     "KvCache",
     "LlamaModel",
     "LlamaShape",

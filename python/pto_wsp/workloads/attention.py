@@ -19,6 +19,7 @@ from pto_wsp import (
     maximum,
     minimum,
     pto,
+    reduce_max,
     reduce_sum,
     search,
     select,
@@ -55,6 +56,7 @@ class _Cutting:
     tiers: tuple[Tier, ...]
     unit: int
     exact: bool
+    uneven: int
 
     def units(self, sequences, lens, blocks):
         find = self.search if self.exact else self.mean
@@ -65,7 +67,7 @@ class _Cutting:
 
     def most(self, blocks):
         """More chunks than that no sequence has."""
-        return blocks if self.exact else blocks + 1
+        return blocks if self.exact else blocks * self.uneven + 1
 
     @property
     def all(self) -> bool:
@@ -95,8 +97,13 @@ class _Cutting:
         return self.by_tier(length, of)
 
     def mean(self, sequences, lens, blocks):
-        """The chunk, in units, of which all sequences together have `blocks`."""
+        """The chunk, in units, of which all sequences together have `blocks`, or `uneven` times as
+        many if the longest is more than an eighth longer than the mean."""
         total = reduce_sum(sequences, lambda b: lens[b])
+        if self.uneven > 1:
+            longest = reduce_max(sequences, lambda b: lens[b])
+            differ = longest * sequences > total + total // 8
+            blocks = select(differ, blocks * self.uneven, blocks)
         return maximum(_ceil(total, maximum(blocks, 1) * self.unit), 1)
 
     def even(self, length, units):
@@ -119,6 +126,11 @@ class _Cutting:
         # Where every sequence is cut, chunks of less than the mean are too many.
         first = maximum(_ceil(_ceil(total, maximum(blocks, 1)), self.unit), 2) if self.all else 2
         return select(fits(1), 1, search(minimum(first, last), last, fits))
+
+
+def chunk_unit(page: int) -> int:
+    """Chunks are multiples of so many tokens: whole pages, and not too few tokens."""
+    return page * max(1, 64 // page)
 
 
 def _call_by_tier(length, tiers: Sequence[Tier], call: Callable[[Tier], None]) -> None:
@@ -146,25 +158,25 @@ def paged_decode(
     scale: float | None = None,
     together: int = 1,
     exact: bool = True,
+    uneven: int = 1,
 ) -> Any:
     """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
 
     The query `q[b, head]` of each sequence looks at the `lens[b]` tokens that it has in the cache.
     `k` and `v` are `PagedTensor`s over pools [page, token of the page, KV head, dim] of any
     strides; KV head h serves the heads from h * (heads / kv_heads) on. A sequence without tokens
-    gives zeros. `batch` and `kv` are axes of as many elements as there are sequences and KV heads,
-    so that schedules can speak of them; all else is bound by `execute`, lengths at every step.
+    gives zeros. `batch` and `kv` are axes of sequences and KV heads; all else is bound at each run.
 
-    A task takes `together` KV heads that follow each other, and `kv` has an element for as many.
-    One gives the most tasks; several read longer stretches, which is faster: all, by the workers.
-    `blocks` (a `Scalar`) is how many chunks all sequences together may be cut into. Control looks
-    for the smallest chunk that keeps it, in multiples of 64 tokens or of a page; each sequence is
-    at least one. A sequence of one chunk is written at once; partial results of others are
-    temporaries, which are merged. Without `exact` nothing is searched for: sequences are cut evenly
-    into chunks near the mean size, which is quicker where every worker works it out, as on a GPU.
+    A task takes `together` KV heads that follow each other, and `kv` has an element for as many:
+    one gives the most tasks, several read longer stretches, which is faster. `blocks` (a `Scalar`)
+    is how many chunks all sequences together may be cut into. Control looks for the smallest chunk
+    that keeps it, in multiples of 64 tokens or of a page; each sequence is at least one. One chunk
+    is written at once; partial results of others are temporaries, which are merged. Without `exact`
+    nothing is searched for, for workers that all work it out, as on a GPU (`GpuDecode`): chunks are
+    even and near the mean, `uneven` times as many if lengths differ.
     """
     group = _group(heads, kv_heads, together) * together
-    cutting = _Cutting(tiers, page * max(1, 64 // page), exact)
+    cutting = _Cutting(tiers, chunk_unit(page), exact, uneven)
     factor = 1 / math.sqrt(dim) if scale is None else scale
     paged = {"paged": True, "kv_heads": together}
     merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)

@@ -49,20 +49,22 @@ class LlamaShape:
 
 
 @functools.cache
-def rotate_and_append(group: int, dim: int) -> Kernel:
+def rotate_and_append(group: int, dim: int, dtype: DType = F32) -> Kernel:
     """`rotate_and_append(q, k, v, cos, sin, key, value)`: turns the query heads of one token in
     place, and writes its key, turned as well, and its value."""
     half = dim // 2
-    angle, token = Tile[1, half, F32], Tile[dim, F32]
+    angle, token = Tile[1, half, F32], Tile[dim, dtype]
 
     def turned(x, rows: int, cos, sin):
-        first, second = pto.load(x[0:rows, 0:half]), pto.load(x[0:rows, half:dim])
-        return first * cos - second * sin, second * cos + first * sin
+        first = pto.cast(pto.load(x[0:rows, 0:half]), F32)
+        second = pto.cast(pto.load(x[0:rows, half:dim]), F32)
+        low, high = first * cos - second * sin, second * cos + first * sin
+        return pto.cast(low, dtype), pto.cast(high, dtype)
 
     @kernel
     def rotate_and_append(
-        q: InOut[Tile[group, dim, F32]],
-        k: In[Tile[1, dim, F32]],
+        q: InOut[Tile[group, dim, dtype]],
+        k: In[Tile[1, dim, dtype]],
         v: In[token],
         cos: In[angle],
         sin: In[angle],

@@ -1,5 +1,5 @@
-"""The cuda target in Triton's interpreter, or on the GPU of this machine (PTO_WSP_TEST_GPU=1);
-test_compiled.py alone compiles for a GPU that is not there (PTO_WSP_TEST_GPU=compile)."""
+"""The cuda target in Triton's interpreter, or on the GPU of this machine (PTO_WSP_TEST_GPU=1), or
+compiled for a GPU that is not there (PTO_WSP_TEST_GPU=compile, for what is marked so alone)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ import os
 
 import pytest
 
-if os.environ.get("PTO_WSP_TEST_GPU") not in ("1", "compile"):
+MODE = os.environ.get("PTO_WSP_TEST_GPU", "")
+# Tests that are of one mode, by their marker, and why others skip them.
+ONLY = {
+    "gpu": ("1", "needs a CUDA device"),
+    "interpreted": ("", "looks into Triton's interpreter, which runs on the host"),
+    "compiled": ("compile", "compiles for a GPU: make test-triton"),
+}
+if MODE not in ("1", "compile"):
     os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("torch", reason="the cuda target runs on torch tensors")
 pytest.importorskip("triton", reason="needs triton: pip install 'pto-wsp[gpu]'")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, (mode, why) in ONLY.items():
+        if item.get_closest_marker(name) is not None and mode != MODE:
+            pytest.skip(why)

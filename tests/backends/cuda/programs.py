@@ -258,6 +258,24 @@ def wavefront() -> Built:
     return Built(run(DenseDyn(3), DenseDyn(3)), [grid])
 
 
+def slanted() -> Built:
+    """Tasks that wait for the one before them and for the one above to the right, in grids of
+    different sizes, some of them empty."""
+    sizes = np.array([3, 0, 2])
+    grid = np.zeros((3, 4, 6, 2, 4), np.float32)
+    grid[:, 0], grid[:, :, 0], grid[:, :, 5] = numbers(3, 6, 2, 4), 1.0, 2.0
+    tx = Tensor(data=grid)
+
+    @workload
+    def run(batch, sizes):
+        for b in P(batch):
+            for i in P(sizes[b]):
+                for j in P(4):
+                    add[b, i, j](tx[b, i, j + 2], tx[b, i + 1, j], tx[b, i + 1, j + 1])
+
+    return Built(run(DenseDyn(3), sizes), [grid])
+
+
 def temporaries() -> Built:
     """Parts that are made, then put together by the last of them."""
     lengths = np.array([1, 3, 0, 2])
@@ -370,6 +388,47 @@ def sums() -> Built:
     return Built(run(DenseDyn(4), lengths).task_graph(deps=Deps.explicit()), [y])
 
 
+def extents() -> Built:
+    """Regions that are as long as they are wide, by one expression, and regions of nothing."""
+    x, y, nothing = numbers(4, 4), np.zeros((3, 2, 4), np.float32), np.zeros((3, 0), np.float32)
+    tx, ty, none = Tensor(data=x), Tensor(data=y), Tensor(data=nothing)
+
+    @kernel(body="tile")
+    def rows(x: In[Tensor], none: In[Tensor], y: Out[TILE]):
+        s = pto.carry(sum=pto.zeros((2, 4), F32))
+        for i in pto.for_range(0, x.shape[0]):
+            s.sum = s.sum + pto.load(x[i, 0])
+        for i in pto.for_range(0, none.shape[0]):
+            s.sum = s.sum + pto.load(none[i])
+        pto.store(y, s.sum)
+
+    @workload
+    def run(batch, size):
+        for b in P(batch):
+            rows[b](tx[0:size, 0:size], none[b], ty[b])
+
+    return Built(run(DenseDyn(3), Scalar(3)), [y])
+
+
+def never() -> Built:
+    """A loop without iterations, by its text, around others of all lengths: Triton compiles no
+    loop that it sees is never entered."""
+    lengths = np.array([2, 0, 1])
+    x, y = numbers(4, 2, 4), np.zeros((4, 2, 4), np.float32)
+    tx, ty = Tensor(data=x), Tensor(data=y)
+
+    @workload
+    def run(rows, lens):
+        for s in P(Dense[0]()):
+            for i in P(rows):
+                for j in P(lens[i] + s):
+                    grow[s, i, j](ty[i], j)
+        for i in P(rows):
+            double[i](tx[i], ty[i])
+
+    return Built(run(DenseDyn(3), lengths), [y])
+
+
 def paged(tiers: tuple[Any, ...] = (workloads.Tier(8, 4, 0), workloads.Tier(1000, 8, 8))) -> Built:
     rng = np.random.default_rng(3)
     lengths = np.array([3, 0, 150, 7])
@@ -389,7 +448,7 @@ PROGRAMS: dict[str, Callable[[], Built]] = {
     f.__name__: f
     for f in (
         *(dense, tiled, ragged, ragged_twice, sparse, branches, steps, chains, two_parts),
-        *(by_data, explicit, wavefront, temporaries, updates, meeting, rows_before),
-        *(riders_elsewhere, sums, paged),
+        *(by_data, explicit, wavefront, slanted, temporaries, updates, meeting, rows_before),
+        *(riders_elsewhere, sums, extents, never, paged),
     )
 }

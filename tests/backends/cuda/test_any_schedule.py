@@ -4,7 +4,6 @@ interpreter one program for each, with all blocks running at a time."""
 # pyright: basic
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 
 import numpy as np
@@ -20,11 +19,12 @@ from pto_wsp import (
     ScheduleError,
     TaskWindow,
 )
+from pto_wsp.backends.cuda import device
 
 from .programs import PROGRAMS
 from .stepping import stepped
 
-ON_GPU = os.environ.get("PTO_WSP_TEST_GPU") == "1"
+ON_GPU = not device.is_interpreted()
 PARTS = DispatchPolicy.static_partition([(0, 3), (3, 4), (4, 9)])
 DIRECTED = {
     "fifo": lambda w: w.task_graph(ready=ReadyPolicy.fifo()),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,6 @@ from pto_wsp import ExecutionError
 from .programs import dense, numbers
 
 torch: Any = importlib.import_module("torch")
-on_gpu = pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") != "1", reason="needs a CUDA device to lie on"
-)
 
 
 class Interface:
@@ -41,7 +37,7 @@ class Capsule:
         return self._tensor.__dlpack_device__()
 
 
-@on_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("offer", [Interface, Capsule, lambda tensor: tensor])
 def test_arrays_on_the_device(offer: Any) -> None:
     program = dense().workload.compile(target="cuda")
@@ -50,10 +46,9 @@ def test_arrays_on_the_device(offer: Any) -> None:
     torch.testing.assert_close(y, 2 * x + 1)
 
 
+@pytest.mark.interpreted
 def test_arrays_that_only_say_they_are_on_a_device() -> None:
     """Without a GPU there is nothing to share."""
-    if os.environ.get("PTO_WSP_TEST_GPU") == "1":
-        pytest.skip("it is there")
 
     class Claim:
         @property

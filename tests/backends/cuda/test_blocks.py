@@ -3,21 +3,17 @@ for a task that nobody has taken, and counters are ready for the next run."""
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
 from .programs import PROGRAMS
 from .stepping import stepped
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="turns are taken in the interpreter"
-)
+pytestmark = pytest.mark.interpreted
 # Those in which tasks wait for each other, or are run by the last of others.
 WAITING = (
     *("steps", "chains", "two_parts", "by_data", "explicit", "wavefront", "temporaries"),
-    *("updates", "meeting", "rows_before"),
+    *("updates", "meeting", "rows_before", "slanted"),
 )
 
 

@@ -5,7 +5,6 @@ PTO_WSP_TEST_GPU=compile, which make test-triton sets."""
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from typing import Any
 
@@ -22,9 +21,7 @@ from .programs import PROGRAMS
 from .test_any_schedule import DIRECTED, HERE
 from .watching import grouped, ragged
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") != "compile", reason="compiles for a GPU: make test-triton"
-)
+pytestmark = pytest.mark.compiled
 _FIXED = {"CTRL": "*i32", "EVENTS": "*i32", "NEED": "*i64", "SPACE": "*i8"}
 TURNS = {
     "rows": lambda: ragged([3, 1]).workload.order(rows=Interleaved(2)),

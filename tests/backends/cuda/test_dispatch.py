@@ -3,17 +3,13 @@
 # pyright: basic
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from pto_wsp import Affinity, DispatchPolicy, ExecutionError, ScheduleError, select
 
 from .watching import BLOCKS, followed, ragged, table, watch
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="kernels are watched in the interpreter"
-)
+pytestmark = pytest.mark.interpreted
 LENGTHS = [2, 0, 1, 3, 1]
 
 

@@ -3,7 +3,6 @@
 # pyright: basic, reportInvalidTypeForm=false
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -100,9 +99,7 @@ def test_a_run_equals_the_reference(name: str) -> None:
         assert program.task_hash() == reference.task_hash()
 
 
-@pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="turns are taken in the interpreter"
-)
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", MADE)
 def test_any_interleaving_gives_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, found = MADE[name](), MADE[name]()
@@ -170,6 +167,8 @@ def test_a_wait_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Any = program._engine
     engine.tries = min(engine.tries, 1 << 12)
     told = r"grow\[steps=2\] waits for grow\[steps=0\]: 0 of 1 have ended"
+    if not device.is_interpreted():  # any task that waits may be the first to give up
+        told = r"grow\[steps=[245]\] waits for grow\[steps=[012]\]: 0 of 1 have ended"
     with pytest.raises(DeadlockError, match=told):
         program.execute()
 

@@ -3,6 +3,7 @@
 # pyright: basic, reportInvalidTypeForm=false
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def without_ends(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_tasks_that_wait_in_vain(name: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not device.is_interpreted():  # any task that waits may be the first to give up
+        told = re.sub(r"\d", r"\\d", told)
     program = PROGRAMS[name]().workload.compile(target="cuda")
     program.execute()
     with monkeypatch.context() as patch:

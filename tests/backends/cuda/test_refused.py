@@ -17,6 +17,7 @@ from pto_wsp import (
     Metric,
     Out,
     P,
+    PagedTensor,
     ReadyPolicy,
     ScheduleError,
     StartPolicy,
@@ -45,6 +46,21 @@ def test_python_kernels() -> None:
             copy[i](x[i], y[i])
 
     with pytest.raises(CompileError, match=r"'copy' has a Python body, which a GPU cannot run"):
+        run(DenseDyn(4)).compile(target="cuda")
+
+
+def test_a_pool_that_tasks_use_directly() -> None:
+    """By name it is another tensor than the pages in it."""
+    pool, table = Tensor(data=numbers(4, 2, 4), name="pool"), np.zeros((1, 2), np.int32)
+    x, pages = Tensor(data=numbers(2, 4)), PagedTensor(pool, table, name="pages")
+
+    @workload
+    def run(rows):
+        for i in P(rows):
+            double[i](x, pool[i])
+            double[i](pages[0, 0:2], x)
+
+    with pytest.raises(CompileError, match="'pool' and 'pages' share the memory that tasks write"):
         run(DenseDyn(4)).compile(target="cuda")
 
 

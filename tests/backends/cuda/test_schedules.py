@@ -3,8 +3,6 @@
 # pyright: basic
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from pto_wsp import (
@@ -26,9 +24,7 @@ from pto_wsp.plan import Directive
 from .programs import PROGRAMS
 from .watching import BLOCKS, followed, grouped, ragged, table, units, watch
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="kernels are watched in the interpreter"
-)
+pytestmark = pytest.mark.interpreted
 
 
 def in_turns(lengths: list[int], lanes: int) -> list[int]:

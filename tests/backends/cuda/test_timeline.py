@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,6 @@ from .programs import PROGRAMS
 from .stepping import stepped
 
 SAME = ("task_id", "seq", "kernel", "site", "indices")
-interpreted = pytest.mark.skipif(
-    os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="turns are taken in the interpreter"
-)
 
 
 def traced(name: str, target: str = "cuda", capacity: int = 65536, **options: Any) -> Program:
@@ -34,7 +30,7 @@ def by_seq(program: Program) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "name", ["ragged_twice", "sparse", "branches", "chains", "two_parts", "temporaries", "sums"]
+    "name", ["ragged_twice", "sparse", "branches", "chains", "two_parts", "temporaries", "slanted"]
 )
 def test_the_tasks_of_a_trace_are_those_of_the_reference(name: str) -> None:
     program = traced(name)
@@ -51,7 +47,7 @@ def test_the_tasks_of_a_trace_are_those_of_the_reference(name: str) -> None:
     assert (by_seq(program)["site"] == found["site"]).all()
 
 
-@interpreted
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", ["chains", "two_parts", "wavefront", "temporaries"])
 def test_times_show_that_tasks_waited(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the interleaving, no task starts before those that it depends on have ended."""
@@ -63,7 +59,7 @@ def test_times_show_that_tasks_waited(name: str, monkeypatch: pytest.MonkeyPatch
     assert len({int(worker) for worker in program.trace["worker"]}) > 1
 
 
-@interpreted
+@pytest.mark.interpreted
 def test_times_show_that_tasks_did_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     program = traced("wavefront", blocks_per_sm=2, verify="schedule")
     plain = device.load_source
@@ -78,7 +74,7 @@ def test_times_show_that_tasks_did_not_wait(monkeypatch: pytest.MonkeyPatch) -> 
         program.execute()
 
 
-@pytest.mark.skipif(os.environ.get("PTO_WSP_TEST_GPU") == "1", reason="a GPU has room for all")
+@pytest.mark.interpreted  # a GPU has room for all
 @pytest.mark.parametrize("name", ["ragged", "temporaries"])
 def test_a_trace_that_is_full_has_the_first_tasks(name: str) -> None:
     wanted = by_seq(traced(name, "reference"))
@@ -89,6 +85,24 @@ def test_a_trace_that_is_full_has_the_first_tasks(name: str) -> None:
         assert (wanted[column][: len(found)] == found[column]).all(), column
     assert program.stats.trace_dropped == len(wanted) - len(found)
     assert f"{len(wanted) - len(found)} records did not fit" in program.explain()
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        # Two blocks, so two rows at a time: one column behind the row above, or two.
+        ("wavefront", [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]),
+        ("slanted", [(0, 0), (0, 1), (0, 2), (1, 0), (0, 3), (1, 1), (1, 2), (1, 3), (2, 0)]),
+    ],
+)
+def test_rows_that_wait_are_taken_along_diagonals(name: str, wanted: list[Any]) -> None:
+    """The interpreter's first block takes all numbers, as they come."""
+    program = traced(name, blocks_per_sm=1).execute()
+    rows = program.trace["indices"][: len(wanted), -2:]
+    assert [tuple(map(int, row)) for row in rows] == wanted
+    assert "tasks are numbered along diagonals" in program.explain()
+    assert "along diagonals" not in traced("rows_before").explain()
 
 
 def test_a_path_gets_all_tasks(tmp_path: Path) -> None:

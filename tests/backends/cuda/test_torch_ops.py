@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from pto_wsp import ExecutionError, torch_ops, workloads
 from pto_wsp.backends.cuda import device
 
 torch: Any = importlib.import_module("torch")
-WHERE = "cuda" if os.environ.get("PTO_WSP_TEST_GPU") == "1" else "cpu"
+WHERE = device.name()
 op: Any = torch.ops.pto_wsp.paged_decode
 
 
@@ -42,13 +43,18 @@ def attention(q: Any, k_pool: Any, v_pool: Any, table: Any, lens: Any) -> Any:
 
 @pytest.fixture
 def on_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors of the host are for `cpu_sim`, unless the interpreter plays the GPU."""
+    """Tensors of the host are for `cpu_sim`, unless the interpreter plays the GPU. Two tiers have
+    fewer kernels to compile than all."""
     monkeypatch.setattr(device, "is_interpreted", lambda: False)
+    tiers = (workloads.Tier(8, 8, 0), workloads.Tier(99, 16, 64))
+    monkeypatch.setattr(workloads, "paged_decode", partial(workloads.paged_decode, tiers=tiers))
 
 
 def test_it_is_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     if WHERE == "cpu":  # the interpreter is slow
-        monkeypatch.setattr(workloads, "DECODE_TIERS", (workloads.Tier(99, 8, 8),))
+        monkeypatch.setattr(
+            torch_ops, "GPU", workloads.GpuDecode(block=8, chunk=8, blocks_per_sm=1)
+        )
     given = batch([3, 0, 9])
     torch.testing.assert_close(op(*given), attention(*given))
     torch_ops.synchronize()
@@ -142,37 +148,39 @@ def test_errors_come_with_the_user_s_run(on_host: None) -> None:
     torch.testing.assert_close(op(*batch([3, 9])), attention(*batch([3, 9])))
 
 
-def chunks(length: int, blocks: int, page: int, others: list[int]) -> int:
+def chunks(length: int, blocks: int, page: int, others: list[int], chunk: int) -> int:
     """Into how many chunks `paged_decode` cuts the first sequence, by its definition."""
-    unit = page * max(1, 64 // page)
 
-    def tier(n: int) -> Any:
-        found = [t for t in workloads.DECODE_TIERS[:-1] if n <= t.limit]
-        return found[0] if found else workloads.DECODE_TIERS[-1]
+    def up(n: int, by: int) -> int:
+        return -(-n // by)
 
-    def count(n: int, units: int) -> int:
-        chunk = tier(n).chunk
-        return min(n, 1) if chunk == 0 else -(-n // max(units * unit, chunk))
-
-    units = 1
-    while sum(count(n, units) for n in [length, *others]) > max(blocks, len(others) + 1):
-        units += 1
-    return min(count(length, units), blocks)
+    lens, unit = [length, *others], page * max(1, 64 // page)
+    total = sum(lens)
+    if max(lens) * len(lens) > total + total // 8:
+        blocks *= torch_ops.GPU.uneven
+    size = max(up(total, blocks * unit) * unit, unit, up(chunk, unit) * unit)
+    parts = max(up(length - size // 4, size), 1)
+    size = up(up(length, parts), unit) * unit
+    return up(length, size) if length else 1
 
 
 def test_room_for_every_length() -> None:
     """No length, with whatever others, needs more than those that room is made for."""
     rng = np.random.default_rng(5)
-    for _ in range(100):
+    for _ in range(200):
         page, blocks = int(rng.choice([1, 16, 48, 128])), int(rng.integers(1, 50))
-        limit = int(rng.integers(1, 3000)) * page
-        room = max(chunks(n, blocks, page, []) for n in torch_ops.longest_cut(page, limit, blocks))
+        limit, chunk = int(rng.integers(1, 3000)) * page, int(rng.choice([8, 100, 512]))
+        longest = replace(torch_ops.GPU, chunk=chunk).longest_cut(page, limit, blocks)
+        assert all(0 <= n <= limit for n in longest)
+        room = max(chunks(n, blocks, page, [0, 0], chunk) for n in longest)
         for _ in range(20):
-            length, *others = (int(n) for n in rng.integers(0, limit + 1, rng.integers(1, 4)))
-            assert chunks(length, blocks, page, others) <= room
+            length, *others = (int(n) for n in rng.integers(0, limit + 1, 3))
+            shorter = [n // int(rng.choice([1, 9, 1 << 20])) for n in others]
+            assert chunks(length, blocks, page, shorter, chunk) <= room
 
 
-@pytest.mark.skipif(WHERE != "cuda", reason="needs a CUDA device: graphs are of a GPU")
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")  # that of a refused capture
 def test_captured_in_a_graph() -> None:
     """One graph serves all lengths that the page table has room for."""
     given = batch([3, 9])

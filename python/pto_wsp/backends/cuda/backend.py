@@ -50,6 +50,7 @@ from pto_wsp.plan import (
     NONE,
     Access,
     AccessMode,
+    Axis,
     Plan,
     Section,
     Symbol,
@@ -435,8 +436,18 @@ class CudaEngine:
             )
             for loop in self.module.ordered
         ]
+        axes = self.plan.records(Axis)
+        slanted = [
+            Explained(
+                "parallel loops "
+                + " and ".join(repr(self.plan.string(axes[a].name)) for a in pair),
+                *("tasks are numbered along diagonals, since rows wait for their columns", ""),
+                self.plan.loc(Section.AXIS, pair[0]),
+            )
+            for pair in self.module.diagonals
+        ]
         lost = 0 if stats is None else stats.trace_dropped
-        return explain(self.plan, self.module, self.workers, lost) + loops
+        return explain(self.plan, self.module, self.workers, lost) + loops + slanted
 
     def clone(self) -> CudaEngine:
         return CudaEngine(self.plan, self._kernels, self._options)

@@ -138,11 +138,11 @@ class Calls:
         for position, fact in facts.items():
             name = self._plan.string(params[position].name)
             seen = [span.extent for span in given[position].spans if not span.dropped]
-            extents: list[int | tuple[str, int] | None] = []
-            for dim, (text, known) in enumerate(zip(seen, fact.extents, strict=True)):
-                extents.append(known if known is not None else first.get(text))
-                first.setdefault(text, (name, dim))
+            pairs = zip(seen, fact.extents, strict=True)
+            extents = (known if known is not None else first.get(text) for text, known in pairs)
             found[position] = replace(fact, extents=tuple(extents))
+            for dim, text in enumerate(seen):  # not before: only other regions may be said to be so
+                first.setdefault(text, (name, dim))
         return found
 
     def _same_pages(

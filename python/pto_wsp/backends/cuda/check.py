@@ -7,6 +7,9 @@ from pto_wsp.backends.cuda.schedule import read_schedule
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.plan import (
+    NONE,
+    Access,
+    AccessMode,
     BodyForm,
     Expr,
     ExprOp,
@@ -18,6 +21,7 @@ from pto_wsp.plan import (
     Section,
     Storage,
     StorageClass,
+    Tensor,
 )
 
 # By feature: why a GPU cannot run such plans.
@@ -50,12 +54,33 @@ def check_plan(plan: Plan) -> None:
             raise _refused(what, "the nest says of temporaries only where they begin and end")
     for index in range(len(plan.records(Kernel))):
         _check_body(plan, index)
+    _check_pools(plan)
     read_schedule(plan)
 
 
 def _has_slots(plan: Plan) -> bool:
     slots = (Op.SLOT_SET, Op.SLOT_LOAD, Op.LOOP_WHILE)
     return any(instr.opcode in slots for instr in plan.records(Instr))
+
+
+def _check_pools(plan: Plan) -> None:
+    """Pages that tasks write have one name: dependences are found by names."""
+    tensors = plan.records(Tensor)
+    names: dict[int, set[int]] = {}
+    written: set[int] = set()
+    for access in plan.records(Access):
+        tensor = tensors[access.tensor]
+        pool = access.tensor if tensor.pool == NONE else tensor.pool
+        names.setdefault(pool, set()).add(access.tensor)
+        if access.mode != AccessMode.IN:
+            written.add(pool)
+    for pool in written:
+        if len(names[pool]) > 1:
+            shown = " and ".join(repr(plan.string(tensors[t].name)) for t in sorted(names[pool]))
+            raise _refused(
+                f"plans in which {shown} share the memory that tasks write",
+                "a GPU knows dependences by the names of tensors",
+            )
 
 
 def _check_body(plan: Plan, index: int) -> None:

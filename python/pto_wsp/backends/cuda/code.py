@@ -7,6 +7,7 @@ read no loop have one value in a run; they are written in front of the main loop
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -192,11 +193,15 @@ class Code:
         """The values `of(numbers)` for numbers from `low` below `high` put together, a block of
         them at a time. In front of the main loop the first block, mostly the only one, stands in
         front of the loop over blocks, where its lines serve other folds as well."""
+        # Triton cannot compile some loops that it sees are never entered.
+        count = int(high) - int(low) if _is_number(low) and _is_number(high) else None
+        if count is not None and count <= 0:
+            return how.nothing
         total, at = self.fresh("sum"), self.fresh("x")
         if self._own is not None:
             first = self.named(self.folded(how, self.numbers(low), high, of))
-            if _is_number(low) and _is_number(high) and int(high) <= int(low) + LANES:
-                return first  # Triton cannot compile a loop that it sees is never entered
+            if count is not None and count <= LANES:
+                return first
             self.line(f"{total} = {first}")
             self.line(f"{at} = tl.full((), {LANES}, {I64}) + {low}")
         else:
@@ -445,33 +450,31 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdigit()
 
 
+_COMPARED = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_COMPUTED = {"+": operator.add, "-": operator.sub, "*": operator.mul, **_COMPARED}
+
+
 def _folded(a: str, op: str, b: str) -> str:
     """`a op b`, worked out where both are numbers or one of them changes nothing."""
-    if _is_number(a) and _is_number(b):
-        x, y = int(a), int(b)
-        result = {"+": x + y, "-": x - y, "*": x * y}.get(op)
-        if result is not None:
-            return str(result)
-        return str(
-            int(
-                {
-                    "==": x == y,
-                    "!=": x != y,
-                    "<": x < y,
-                    "<=": x <= y,
-                    ">": x > y,
-                    ">=": x >= y,
-                    "&": bool(x and y),
-                    "|": bool(x or y),
-                }[op]
-            )
-        )
+    if op in _COMPUTED and _is_number(a) and _is_number(b):
+        return str(int(_COMPUTED[op](int(a), int(b))))
     if (op in "+-" and b == "0") or (op == "*" and b == "1"):
         return a
     if (op == "+" and a == "0") or (op == "*" and a == "1"):
         return b
     if op == "*" and "0" in (a, b):
         return "0"
+    for one, other in ((a, b), (b, a)):
+        if op in "&|" and _is_number(one):
+            decides = (int(one) != 0) == (op == "|")
+            return str(int(op == "|")) if decides else other
     return f"({a}) {op} ({b})" if op in "&|" else f"{a} {op} {b}"
 
 

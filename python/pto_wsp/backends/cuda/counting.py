@@ -51,6 +51,16 @@ class InTurns(Protocol):
     def write(self, loop: Loop, number: str, scope: Scope, names: tuple[str, str, str]) -> None: ...
 
 
+class Slanted(Protocol):
+    """What says of two loops that they are numbered along diagonals."""
+
+    def inner(self, loop: Loop) -> Loop | None: ...
+
+    def count(self, loop: Loop, scope: Scope) -> str: ...
+
+    def cell(self, loop: Loop, number: str, scope: Scope) -> tuple[str, str, str, str]: ...
+
+
 class Counter:
     """Writes counts and searches. `weight(call, scope)` is how many tickets a call takes, mostly 1,
     and `weighed(call)` the levels of the loops that this depends on."""
@@ -67,6 +77,7 @@ class Counter:
         self._weight = weight
         self._weighed = weighed
         self._lets: dict[int, frozenset[int]] = {}
+        self.slanted: Slanted | None = None  # program order where there is none
 
     # --- what is known ---
 
@@ -121,6 +132,9 @@ class Counter:
     def extent_node(self, loop: Loop) -> int:
         return self._axes[loop.axis].extent
 
+    def start_node(self, loop: Loop) -> int:
+        return self._axes[loop.axis].start
+
     def extent(self, loop: Loop, scope: Scope) -> str:
         return self._code.named(_at_least(self._code.value(self._axes[loop.axis].extent, scope)))
 
@@ -168,6 +182,8 @@ class Counter:
                 return "0"
 
     def _count_loop(self, loop: Loop, scope: Scope) -> str:
+        if self.slanted is not None and self.slanted.inner(loop) is not None:
+            return self.slanted.count(loop, scope)
         extent = self.extent(loop, scope)
         if not self.varies(loop):
             inner = self._code.enter(scope, loop.level, self.start(loop, scope))
@@ -278,6 +294,13 @@ class Finder:
 
     def _loop(self, loop: Loop, number: str, found: Found) -> None:
         code, counter = self._code, self._counter
+        inner = None if counter.slanted is None else counter.slanted.inner(loop)
+        if counter.slanted is not None and inner is not None:
+            there, row, column, rest = counter.slanted.cell(loop, number, found.scope)
+            with code.block(f"if {there}:"):
+                inside = self._enter(loop, row, number, "", _inner(found))
+                self.find(inner.body, rest, self._enter(inner, column, number, "", inside))
+            return
         iteration, rest, done = code.fresh("k"), code.fresh("r"), code.fresh("d")
         if self._turns.lanes(loop):
             self._turns.write(loop, number, found.scope, (iteration, rest, done))
@@ -293,14 +316,19 @@ class Finder:
             )
             code.line(f"{done} = {iteration} * {short}")
             code.line(f"{rest} = {number} - {done}")
+        self.find(loop.body, rest, self._enter(loop, iteration, number, done, found))
+
+    def _enter(self, loop: Loop, iteration: str, number: str, done: str, found: Found) -> Found:
+        """One iteration of a loop; `done` tasks of the loop come before it."""
+        code = self._code
         wide = code.named(f"({iteration}).to({I64})", "k")
-        variable = counter.variable(loop, wide, found.scope)
+        variable = self._counter.variable(loop, wide, found.scope)
         scope = code.enter(found.scope, loop.level, variable)
         outer = {k: v for k, v in found.iterations.items() if k < loop.level}
         before = {**found.before, loop.pc: done} if loop.ordered else found.before
         numbers = {**found.numbers, loop.pc: number}
         inside = Found(scope, {**outer, loop.level: wide}, before, found.path, numbers)
-        self.find(loop.body, rest, inside.inside(scope, loop))
+        return inside.inside(scope, loop)
 
     def _scan(self, loop: Loop, number: str, scope: Scope, names: tuple[str, str, str]) -> None:
         """Counts of iterations, a block at a time, until the block that has the task."""

@@ -38,8 +38,8 @@ class Module:
     """The text of a module that defines `persistent`, and what it is to be given, in order, before
     the arguments that every such kernel has (FIXED). `wanted`: tensors and dimensions whose extents
     are better compiled in. `rides`: calls whose tasks are run by the last of those that they wait
-    for. `ordered`: parallel loops that run as `P.seq` does. `records`: how those of a traced plan
-    lie."""
+    for. `ordered`: parallel loops that run as `P.seq` does. `diagonals`: axes of rows and columns
+    that are numbered so. `records`: how those of a traced plan lie."""
 
     text: str
     arguments: tuple[Argument, ...]
@@ -48,6 +48,7 @@ class Module:
     wanted: frozenset[tuple[int, int]]
     rides: int
     ordered: tuple[OrderedLoop, ...]
+    diagonals: tuple[tuple[int, int], ...]
     together: bool  # whether all blocks have to run at a time
     direct: bool  # whether the first number of a block is its own
     records: Shape | None = None

@@ -8,10 +8,13 @@ runs what (taking.py). See docs/design/0014-cuda.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pto_wsp.backends.cuda import timeline
 from pto_wsp.backends.cuda.calls import Calls
 from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
+from pto_wsp.backends.cuda.diagonals import Diagonals, Slant
 from pto_wsp.backends.cuda.faults import FaultLines
 from pto_wsp.backends.cuda.keys import Keys
 from pto_wsp.backends.cuda.module import (
@@ -54,6 +57,8 @@ class Writer:
         expanded: bool = False,
     ) -> None:
         self._plan = plan
+        self._workers = workers
+        self.slants: tuple[Slant, ...] = ()
         self.schedule = read_schedule(plan)
         self.nest: Block
         self.nest, self.sync, self.ordered = synchronise(
@@ -139,6 +144,8 @@ class Writer:
         if self._recorder is not None:
             self._recorder.begin()
         self.counter.depends(self.nest)  # learns what lets depend on
+        if self.schedule.rides:  # nothing is said of the order of tasks
+            self._number_by_diagonals()
         self.counters.place()
         self.temps.place()
         if self.taking is not None:
@@ -163,6 +170,13 @@ class Writer:
             with code.block("if DIRECT:"):
                 code.line("t += blocks")
         self._end()
+
+    def _number_by_diagonals(self) -> None:
+        found = Diagonals(self.code, self.counter, self.nest, self.sync, self._workers)
+        self.counter.slanted = found
+        self.slants = tuple(found.slants.values())
+        if self.records is not None:
+            self.records = replace(self.records, in_order=not self.slants)
 
     def _find(self) -> None:
         finder = Finder(self.code, self.counter, self._leaf, self.turns)
@@ -195,7 +209,7 @@ class Writer:
 
     def _tasks(self) -> str:
         """How many there are, those without tickets among them."""
-        if not any(each.rides for each in self.sync.tasks.values()):
+        if not self.slants and not any(each.rides for each in self.sync.tasks.values()):
             return "tickets"
         counter = Counter(self._plan, self.code, lambda call, scope: "1")
         return counter.count(self.nest, Scope(lets={**self.code.closed.lets}))
@@ -361,6 +375,13 @@ class Writer:
             return dtype not in (DType.F64, DType.F32, DType.F16, DType.BF16)
         return argument.kind in _WIDE
 
+    def grows(self, argument: Argument) -> bool:
+        """Whether it is as long as rows of a tensor are, and Triton is not to compile another
+        kernel for one that is no multiple of 16, or is 1."""
+        if argument.kind is not Kind.STRIDE:
+            return False
+        return argument.dim < self.regions.record(argument.number).rank - 1
+
     def _symbol_arguments(self, symbol: int) -> list[Argument]:
         rank = self.code.rank(symbol)
         if rank == 0:
@@ -392,7 +413,7 @@ def module_of(
     declared = [a.name for a in plain] + [
         f"{a.name}: tl.constexpr" for a in arguments if a.kind is Kind.PAGE
     ]
-    counts = [a.name for a in plain if a.kind in _WIDE]
+    counts = [a.name for a in plain if a.kind in _WIDE or writer.grows(a)]
     counts += [*UNSPECIALISED, *unspecialised]
     traced = writer.records is not None
     fixed = [*FIXED, *timeline.ARGUMENTS] if traced else FIXED
@@ -424,6 +445,7 @@ def module_of(
         writer.regions.wanted,
         rides,
         ordered=writer.ordered,
+        diagonals=tuple((slant.outer.axis, slant.inner.axis) for slant in writer.slants),
         together=bool(writer.waits) and writer.schedule.pins,
         direct=not writer.waits and not writer.schedule.in_order,
         records=writer.records,

@@ -269,8 +269,10 @@ def _times(a: str, b: str) -> str:
 def _within(span: Span, limit: str) -> list[str]:
     """A region without elements is everywhere."""
     start, extent, step = span.start, span.extent, span.step
+    if extent == "0":
+        return []
     if all(text.isdigit() for text in (start, extent, step, limit)):
-        reach = int(start) + max(int(extent) - 1, 0) * int(step)
+        reach = int(start) + (int(extent) - 1) * int(step)
         return [] if reach < int(limit) else ["(0 == 1)"]
     if start == "0" and extent == limit and step == "1":
         return []
@@ -279,5 +281,5 @@ def _within(span: Span, limit: str) -> list[str]:
     found.append(f"({last} < {limit})")
     inside = " & ".join(found)
     if extent.isdigit():
-        return [f"({inside})"] if int(extent) else []
+        return [f"({inside})"]
     return [f"({extent} >= 0) & (({extent} == 0) | ({inside}))"]

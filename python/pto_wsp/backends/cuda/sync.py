@@ -309,22 +309,22 @@ class Synchronisation:
         """A task that waits for nothing but tasks of its own iteration is run by the last of them:
         nobody waits, and no ticket is spent."""
         for tasks in self.tasks.values():
-            if len(tasks.waits) != 1 or tasks.call.afters or self._is_ordered(tasks.path):
+            if len(tasks.waits) != 1 or tasks.call.afters or is_ordered(tasks.path):
                 continue
             (wait,) = tasks.waits
             sources = [self.tasks[site] for site in wait.group.sites]
-            if any(source.rides or self._is_ordered(source.path) for source in sources):
+            if any(source.rides or is_ordered(source.path) for source in sources):
                 continue
             levels = {place.level for place in wait.places}
             if wait.is_here and levels == {loop.level for loop in tasks.loops}:
                 tasks.rides = wait
 
-    @staticmethod
-    def _is_ordered(path: Path) -> bool:
-        return any(
-            isinstance(item, Phases) or (isinstance(item, Loop) and item.ordered)
-            for item, _ in path
-        )
+
+def is_ordered(path: Path) -> bool:
+    """Whether the text puts something around a task in order."""
+    return any(
+        isinstance(item, Phases) or (isinstance(item, Loop) and item.ordered) for item, _ in path
+    )
 
 
 def _shared(a: Path, b: Path) -> Path:

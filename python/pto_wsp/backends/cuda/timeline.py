@@ -87,11 +87,13 @@ def pto_record(row, kept, site: tl.constexpr, start, end, CLOCK: tl.constexpr):
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How records lie: `lanes` of them for each number, with room for the indices of `depth`
-    loops. `riders` have the lanes behind the first, by site. `nest` has the program order."""
+    loops. `riders` have the lanes behind the first, by site. `nest` has the program order;
+    `in_order`: numbers have it too."""
 
     nest: Block
     depth: int
     riders: dict[int, int]
+    in_order: bool = True
 
     @staticmethod
     def of(plan: Plan, nest: Block, sync: Synchronisation) -> Shape:
@@ -198,7 +200,7 @@ def read(plan: Plan, shape: Shape, buffer: Any, *, tickets: int, tasks: int) -> 
     sites = raw[:, Field.SITE] - 1
     order = _program_order(shape.nest, sites, raw[:, _FIELDS:])
     raw, number, lane, sites = raw[order], number[order], lane[order], sites[order]
-    if shape.riders:  # numbers are those of other tasks only
+    if shape.riders or not shape.in_order:  # numbers are those of other tasks only, or of none
         kept = len(raw) if len(raw) == tasks else _without_gaps(number, lane)
         raw, sites = raw[:kept], sites[:kept]
         number = np.arange(kept)
