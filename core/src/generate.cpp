@@ -4,7 +4,8 @@
 
 namespace ptowsp {
 
-Generator::Generator(const BoundPlan& plan) : plan_(plan), walk_(plan, false), regions_(kMaxTensorArgs) {
+Generator::Generator(const BoundPlan& plan)
+    : plan_(plan), walk_(plan, false), regions_(kMaxTensorArgs) {
   for (const BoundSite& site : plan.sites()) {
     formed_.push_back(has_form(site) ? 1 : 0);
     forms_.push_back(formed_.back() != 0 ? make_form(site) : HashForm{});

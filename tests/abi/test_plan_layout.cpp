@@ -208,13 +208,15 @@ AT(Descriptor, dtype, 12);
 AT(Descriptor, reserved8, 13);
 AT(Descriptor, reserved, 14);
 
-LAYOUT(Channel, 24);
+LAYOUT(Channel, 32);
 AT(Channel, name, 0);
 AT(Channel, element, 4);
 AT(Channel, depth, 8);
 AT(Channel, initial, 12);
 AT(Channel, rate_in, 16);
 AT(Channel, rate_out, 20);
+AT(Channel, latency, 24);
+AT(Channel, reserved, 28);
 
 LAYOUT(Process, 32);
 AT(Process, name, 0);

@@ -37,6 +37,9 @@ std::string walk(const BoundPlan& plan, bool hand_over = false) {
         break;
       case Event::Load:
       case Event::Drain:
+      case Event::Channel:  // of processes, which a Network advances
+      case Event::Left:
+      case Event::Switch:
         return text + "waits";
       case Event::Done:
         return text;
