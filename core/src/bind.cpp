@@ -82,7 +82,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   taken_.assign(plan_.count(Section::ACCESS), 0);
   if (!bind_network()) return false;
   for (u32 entry = 0; entry < plan_.count(Section::ENTRY); ++entry) {
-    if (!walk_code(plan_.get<Section::ENTRY>(entry).pc)) return false;
+    if (!walk_code(entry)) return false;
   }
   if (!make_workspace()) return false;
   choose_cells();
@@ -94,7 +94,8 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
 
 // Visits loops and sites with the ranges of the loop variables around them. `alive` is false below
 // a loop that cannot run: nothing there needs a proof.
-bool Binder::walk_code(u32 pc) {
+bool Binder::walk_code(u32 entry) {
+  replicas_ = replicas_of(entry);
   struct Block {
     u32 end;
     bool loop;
@@ -102,6 +103,7 @@ bool Binder::walk_code(u32 pc) {
   };
   std::vector<Block> open;
   u32 level = 0;
+  u32 pc = plan_.get<Section::ENTRY>(entry).pc;
   for (; pc < out_.code_.size(); ++pc) {
     const Instr instr = out_.code_[pc];
     const bool alive = open.empty() || open.back().alive;
@@ -219,6 +221,7 @@ bool Binder::bind_site(u32 site, bool alive) {
   BoundSite& out = out_.sites_[site];
   out.kernel = s.kernel;
   out.kind = static_cast<TaskKind>(s.kind);
+  out.replicas = replicas_;
   out.scalars = static_cast<u32>(out_.scalars_.size());
   out.afters = static_cast<u32>(out_.afters_.size());
   out.level = s.level;

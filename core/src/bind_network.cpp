@@ -106,6 +106,13 @@ bool Binder::bind_process(u32 process) {
   return true;
 }
 
+u32 Binder::replicas_of(u32 entry) const {
+  for (const BoundProcess& process : out_.processes_) {
+    if (process.entry == entry) return process.replicas;
+  }
+  return 1;
+}
+
 // Which process has which end of each channel: one each, and not the same.
 bool Binder::find_ends() {
   for (u32 p = 0; p < out_.processes_.size(); ++p) {

@@ -66,7 +66,7 @@ class Binder {
 
   // bind.cpp: loops, sites, accesses
   static constexpr i64 kMostMessages = i64{1} << 62;  // of one channel
-  bool walk_code(u32 pc);
+  bool walk_code(u32 entry);
   Interval range_of_register(u32 variable) const;
   bool bind_axis(Instr instr, u32 level, bool alive);
   bool check_ragged(const Axis& a);
@@ -99,6 +99,7 @@ class Binder {
   bool bind_channel(u32 channel);
   bool bind_process(u32 process);
   bool find_ends();
+  u32 replicas_of(u32 entry) const;
   bool fail_tensor(u32 tensor, Status status, std::string message);
 
   // bind_sites.cpp: tiles, and what makes tasks of simple nests cheap
@@ -119,6 +120,7 @@ class Binder {
   Error& error_;
   const BindOptions options_;
   std::vector<u8> bound_;           // by SYMBOL: a value is there
+  u32 replicas_ = 1;                // of the process at this point of the walk
   std::vector<u8> written_;         // by TENSOR: some access writes it
   Interval ranges_[kMaxLoops + 1];  // of the loop variables open at this point of the walk
   Interval columns_[kMaxLoops];     // of the columns of sparse loops, by level

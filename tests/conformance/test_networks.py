@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,12 @@ def compute(t: In[Tensor], r: Out[Tensor]):
 @kernel
 def store(r: In[Tensor], y: Out[Tensor]):
     y[...] = r
+
+
+@kernel
+def slow(t: In[Tensor], y: Out[Tensor]):
+    time.sleep(0.005)
+    y[...] = t
 
 
 @kernel
@@ -290,6 +297,42 @@ def test_events_order_tasks(workers: int) -> None:
     np.testing.assert_array_equal(data[N:], data[:N])
 
 
+def test_after_counts_in_each_replica() -> None:
+    """Replicas take turns between the two calls."""
+    a, b = Channel[ELEMENT]("a", depth=6), Channel[ELEMENT]("b", depth=6)
+    data = np.zeros((3, N, WIDTH), np.float32)
+    Y = Tensor(data=data, name="Y")
+
+    @workload
+    def sends(n: Any):
+        for i in P(n):
+            send(a, number(i=i))
+
+    def works():
+        with consume(a) as t:
+            first = slow(t=t, y=Y[0, t.number])
+            send(b, compute(t=t))
+            store(r=t, y=Y[1, t.number], after=first)
+
+    def takes():
+        with consume(b) as t:
+            store(r=t, y=Y[2, t.number])
+
+    parts = [
+        process("one").produces(a).body(sends(DenseDyn(6))),
+        replicate(process("two").consumes(a).produces(b).body(works), 3),
+        process("three").consumes(b).body(takes),
+    ]
+    work = connect(parts, [a, b]).task_graph(trace=TracePolicy.timestamps())
+    program = work.compile(num_threads=4, verify="schedule")
+    program.execute()
+    trace = program.trace
+    for row in trace[trace["kernel"] == "slow"]:
+        same = (trace["indices"] == row["indices"]).all(axis=1)
+        (waits,) = trace[same & (trace["site"] == row["site"] + 2)]
+        assert waits["start_ns"] >= row["end_ns"]
+
+
 # --- what goes wrong ---
 
 
@@ -403,8 +446,9 @@ def test_promises_and_orders_are_refused() -> None:
         Pipeline().work.task_graph(deps=Deps.infer_tensor_map_exact()),
         Pipeline().work.order(tiles=Parallel),
     ):
-        with pytest.raises(ScheduleError):
+        with pytest.raises(ScheduleError, match="of a network") as caught:
             schedule.compile()
+        assert caught.value.loc is not None
 
 
 def test_races_between_processes_are_found() -> None:

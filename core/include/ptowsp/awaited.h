@@ -1,9 +1,10 @@
 // Tasks that explicit dependences (AFTER) name, as long as they may be alive.
 //
 // For a site that is waited for "in the current iteration of the shared loops" there is a list per
-// number of shared loops, dropped when one of those loops goes on; for a site that is waited for by
-// its indices, a map from them. Tasks that have ended are dropped now and then: both hold about as
-// many entries as there are live tasks.
+// number of shared loops, dropped when one of those loops goes on, and of a replicated process one
+// for each replica, since these go on by themselves; for a site that is waited for by its indices,
+// a map from them. Tasks that have ended are dropped now and then: both hold about as many entries
+// as there are live tasks.
 //
 // Thread roles: belongs to the holder of the generation token; nothing is atomic.
 #pragma once
@@ -27,7 +28,8 @@ class Awaited {
         if (a.num_indices > 0) {
           by_index_[a.site].used = true;
         } else if (find(a.site, a.shared) == nullptr) {
-          groups_[a.site].push_back({a.shared, {}, {}});
+          groups_[a.site].push_back({a.shared, {}});
+          groups_[a.site].back().iterations.resize(plan.sites()[a.site].replicas);
         }
       }
     }
@@ -36,10 +38,11 @@ class Awaited {
   // A task of an awaited site was made.
   void add(u32 site, const i64* vars, TaskRef task) {
     for (Group& g : groups_[site]) {
-      if (!std::equal(vars, vars + g.shared, g.prefix)) g.members.clear();
-      std::copy(vars, vars + g.shared, g.prefix);
-      if (g.members.size() >= g.limit) drop_ended(&g);
-      g.members.push_back(task);
+      Iteration& now = g.iterations[replica(site, vars)];
+      if (!std::equal(vars, vars + g.shared, now.prefix)) now.members.clear();
+      std::copy(vars, vars + g.shared, now.prefix);
+      if (now.members.size() >= now.limit) drop_ended(&now);
+      now.members.push_back(task);
     }
     Index& index = by_index_[site];
     if (!index.used) return;
@@ -50,8 +53,9 @@ class Awaited {
   // The tasks of the current iteration of the shared loops; null if there are none.
   std::vector<TaskRef>* group(u32 site, u32 shared, const i64* vars) {
     Group* g = find(site, shared);
-    if (g == nullptr || !std::equal(vars, vars + shared, g->prefix)) return nullptr;
-    return &g->members;
+    if (g == nullptr) return nullptr;
+    Iteration& now = g->iterations[replica(site, vars)];
+    return std::equal(vars, vars + shared, now.prefix) ? &now.members : nullptr;
   }
 
   // The task at these loop indices; none if it has not been made, or was dropped.
@@ -71,11 +75,14 @@ class Awaited {
     }
   };
   static constexpr std::size_t kFew = 1024;
-  struct Group {
-    u32 shared;
-    i64 prefix[kMaxLoops];
+  struct Iteration {
+    i64 prefix[kMaxLoops] = {};
     std::vector<TaskRef> members;
     std::size_t limit = kFew;
+  };
+  struct Group {
+    u32 shared;
+    std::vector<Iteration> iterations;  // by replica
   };
   struct Index {
     bool used = false;
@@ -83,15 +90,19 @@ class Awaited {
     std::size_t limit = kFew;
   };
 
+  // Which replica of its process a task belongs to: the index of its outermost loop.
+  std::size_t replica(u32 site, const i64* vars) const {
+    return plan_.sites()[site].replicas > 1 ? static_cast<std::size_t>(vars[0]) : 0;
+  }
   Group* find(u32 site, u32 shared) {
     for (Group& g : groups_[site]) {
       if (g.shared == shared) return &g;
     }
     return nullptr;
   }
-  void drop_ended(Group* g) const {
-    std::erase_if(g->members, [this](TaskRef t) { return table_->ended(t); });
-    g->limit = std::max(kFew, 2 * g->members.size());
+  void drop_ended(Iteration* now) const {
+    std::erase_if(now->members, [this](TaskRef t) { return table_->ended(t); });
+    now->limit = std::max(kFew, 2 * now->members.size());
   }
   void drop_ended(Index* index) const {
     std::erase_if(index->tasks, [this](const auto& entry) { return table_->ended(entry.second); });

@@ -212,7 +212,8 @@ struct BoundSite {
   u32 kernel = 0;
   TaskKind kind = TaskKind::KERNEL;
   u32 level = 0;
-  u32 scalars = 0;  // first of its entries in BoundPlan::scalars
+  u32 replicas = 1;  // of its process
+  u32 scalars = 0;   // first of its entries in BoundPlan::scalars
   u32 num_scalars = 0;
   u32 afters = 0;  // first of its entries in BoundPlan::afters
   u32 num_afters = 0;

@@ -248,6 +248,28 @@ class DirectiveSet:
                     else f"leave {name} out",
                 )
 
+    def check_network(self, body: ir.Body) -> None:
+        """ScheduleError for a directive that processes leave no room for."""
+        if not body or not isinstance(body[-1], ir.Network):
+            return
+        promise = self.deps is not None and self.deps.kind in ("infer_tensor_map_exact", "explicit")
+        if promise:
+            raise ScheduleError(
+                Code.DIRECTIVE_NOT_ENFORCED,
+                f"deps={self.deps} of a network",
+                loc=dict(self.locs).get("deps"),
+                why="messages are ordered by their regions, which such a policy does not look at",
+                fix="use Deps.hybrid(), Deps.infer_bytes_overlap() or leave deps out",
+            )
+        if self.order:
+            raise ScheduleError(
+                Code.DIRECTIVE_NOT_ENFORCED,
+                "order(...) of a network",
+                loc=dict(self.locs).get("order"),
+                why="processes take turns in generating tasks, message by message",
+                fix="leave order out, or use P.seq in the process",
+            )
+
     def _turns_over_streams(self) -> bool:
         return self.timing is not None and self.timing.kind == "interleaved"
 

@@ -98,6 +98,7 @@ def _workload(name: str, source: _Once, schedule: DirectiveSet) -> Workload:
         base = source.get()
         schedule.check_complete()
         schedule.check_axes(base.module.body)
+        schedule.check_network(base.module.body)
         return replace(base, module=replace(base.module, schedule=schedule.directives()))
 
     return Workload(name, schedule, source, _Once(scheduled))

@@ -76,8 +76,8 @@ class Recorder(Walk):
         self._waits = [self._afters_of(site) for site in range(len(self._sites))]
         self._awaited = {after.site for waits in self._waits for after in waits}
         self._by_index: dict[tuple[int, tuple[int, ...]], int] = {}
-        # By call and number of shared loops: tasks of the current iteration of these.
-        self._members: dict[tuple[int, int], tuple[tuple[int, ...], list[int]]] = {}
+        # By call, number of shared loops and process: tasks of the current iteration of these.
+        self._members: dict[tuple[int, int, int], tuple[tuple[int, ...], list[int]]] = {}
 
     def _open_group(self) -> None:
         self._event(Event.OPEN)
@@ -156,7 +156,8 @@ class Recorder(Walk):
                 found = self._by_index.get((after.site, self._after_indices(after, scope)))
                 single += [] if found is None else [found]
                 continue
-            prefix, members = self._members.get((after.site, after.shared_levels), ((), []))
+            key = (after.site, after.shared_levels, self._process_at_work)
+            prefix, members = self._members.get(key, ((), []))
             if members and prefix == tuple(scope.loops[: after.shared_levels]):
                 bundles.append(Bundle(members, len(members)))
         return tuple(single), tuple(bundles)
@@ -164,7 +165,7 @@ class Recorder(Walk):
     def _add(self, site: int, indices: tuple[int, ...], node: int) -> None:
         self._by_index[site, indices] = node
         for after in (a for waits in self._waits for a in waits):
-            key = (after.site, after.shared_levels)
+            key = (after.site, after.shared_levels, self._process_at_work)
             if after.site != site or after.num_indices > 0:
                 continue
             prefix, members = self._members.get(key, ((), []))
