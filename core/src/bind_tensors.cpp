@@ -155,7 +155,13 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
     out.copies = std::clamp<i64>(cap / static_cast<i64>(out.bytes), 1, out.copies);
   }
   if (record.copies > 0) out.copies = std::min<i64>(out.copies, record.copies);
-  if (record.level == 0) out.copies = 1;  // only one iteration ever has it
+  if (record.level == 0) out.copies = 1;           // only one iteration ever has it
+  if (out.copies < static_cast<i64>(replicas_)) {  // they hold theirs while others go on
+    return fail_tensor(out.tensors.front(), Status::NO_MEMORY,
+                       "each of " + std::to_string(replicas_) +
+                           " replicas needs a copy of its temporaries, and there are " +
+                           std::to_string(out.copies));
+  }
   number_buffers(alloc);
   return true;
 }

@@ -84,7 +84,7 @@ Prefetcher::Prefetcher(const BoundPlan& plan, const ScheduleConfig& config)
     const BoundSite& bound = plan.sites()[s];
     Site& site = sites_[s];
     if (bound.kind == TaskKind::LOAD) continue;
-    site.loops.resize(bound.level);
+    site.loops.resize(bound.level, kNone);  // messages have a level and no loop
     for (u32 axis = view.get<Section::SITE>(s).axis; axis != kNone;) {
       const Axis a = view.get<Section::AXIS>(axis);
       site.loops[a.level] = axis;
@@ -104,6 +104,7 @@ Prefetcher::Prefetcher(const BoundPlan& plan, const ScheduleConfig& config)
 // Whether one can say which iterations the loops from this one on have.
 bool Prefetcher::moves(const Site& site, u32 level) const {
   for (u32 l = level; l < site.loops.size(); ++l) {
+    if (site.loops[l] == kNone) return false;
     const BoundLoop& loop = plan_.loop(site.loops[l]);
     const Axis a = plan_.plan().get<Section::AXIS>(site.loops[l]);
     if (loop.repeats || changes_[a.start] != 0 || changes_[a.extent] != 0) return false;
@@ -151,6 +152,7 @@ void Prefetcher::ahead(u32 s, const i64* loops, Prefetched* out) const {
 // have it, since this task is in it.
 bool Prefetcher::exists(const Site& site, u32 level, i64* vars, Error* error) const {
   for (u32 l = 0; l < site.loops.size(); ++l) {
+    if (site.loops[l] == kNone) continue;
     const BoundLoop& loop = plan_.loop(site.loops[l]);
     i64 start = 0;
     i64 extent = 0;

@@ -396,8 +396,9 @@ bool check_supported(const PlanView& plan, Error* error) {
     if (static_cast<Op>(instr.opcode) == Op::LET) lets = std::max(lets, instr.operand1 + 1u);
   }
   if (plan.count(Section::SLOT) + lets + plan.count(Section::ALLOC) > kMaxKept) {
-    return refuse(error, Status::UNSUPPORTED,
-                  "more than " + std::to_string(kMaxKept) + " slots and temporaries in one plan");
+    return refuse(
+        error, Status::UNSUPPORTED,
+        "more than " + std::to_string(kMaxKept) + " slots, temporaries and channels in one plan");
   }
   for (u32 i = 0; i < plan.count(Section::STORAGE); ++i) {
     const auto found = static_cast<StorageClass>(plan.get<Section::STORAGE>(i).storage_class);

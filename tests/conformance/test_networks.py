@@ -476,6 +476,58 @@ def test_races_between_processes_are_found() -> None:
     assert caught.value.total >= N - 2
 
 
+def test_names_of_channels_are_their_own() -> None:
+    two = [Channel[ELEMENT]("same", depth=1) for _ in range(2)]
+    with pytest.raises(CompileError, match="two channels are called same"):
+        connect([process("one").body(lambda: None)], two)
+
+    @workload
+    def both(n: Any):
+        with P.pipe():
+            for i in P(n):
+                send(two[0], number(i=i))
+            for _ in P(n):
+                store(r=receive(two[1]), y=Tensor.temp((WIDTH,), DType.F32))
+
+    with pytest.raises(CompileError, match="two channels are called same"):
+        both(DenseDyn(3)).compile()
+
+
+def test_tasks_of_messages_are_not_waited_for_by_index() -> None:
+    Y = Tensor(data=np.zeros((N, WIDTH), np.float32), name="Y")
+
+    @workload
+    def waits(n: Any):
+        numbers = Channel[ELEMENT]("numbers", depth=2)
+        with P.pipe():
+            for i in P(n):
+                send(numbers, number(i=i))
+            with consume(numbers) as t:
+                for j in P(2):
+                    first = store(r=t, y=Y[t.number])
+                    store(r=t, y=Y[t.number], after=first[j - 1])
+
+    with pytest.raises(CompileError, match="waited for by its indices in a consume"):
+        waits(DenseDyn(3)).compile()
+
+
+def test_descriptors_know_the_loops_of_messages() -> None:
+    Y = Tensor(data=np.zeros((N, 2, WIDTH), np.float32), name="Y")
+
+    @workload
+    def parts(n: Any, halves: Any):
+        numbers = Channel[ELEMENT]("numbers", depth=2)
+        with P.pipe():
+            for i in P(n):
+                send(numbers, number(i=i))
+            with consume(numbers) as t:
+                for j in P(halves):
+                    store(r=t, y=Y[t.number, j])
+
+    rows = parts(DenseDyn(3), DenseDyn(2)).compile().descriptors()
+    assert rows[rows["kernel"] == 1]["halves"].tolist() == [0, 1, 0, 1, 0, 1]
+
+
 # --- the host ---
 
 
@@ -508,6 +560,27 @@ def test_host_ports(target: str) -> None:
         program.channel(feed).try_send(0)
     with pytest.raises(ChannelError, match="the host sends at channel 'feed'"):
         program.channel(feed).receive()
+
+
+def test_host_messages_are_not_lost() -> None:
+    feed = Channel[ELEMENT]("feed", depth=3, host=True)
+    out = Channel[ELEMENT]("out", depth=1, host=True)
+
+    def work():
+        with consume(feed) as t:
+            send(out, compute(t=t))
+
+    net = connect([process("work").consumes(feed).produces(out).body(work)], [feed, out])
+    program = net.compile()
+    program.channel(feed).try_send(1)
+    with pytest.raises(ExecutionError):
+        program.execute(nonsense=1)  # never begins
+    program.execute()
+    assert program.channel(out).receive()[0] == 3
+    for value in (1, 2):
+        program.channel(feed).try_send(value)
+    with pytest.raises(KernelError, match="at most as many messages as the channel has buffers"):
+        program.execute()
 
 
 def test_an_event_for_the_host() -> None:

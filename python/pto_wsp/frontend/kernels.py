@@ -103,7 +103,7 @@ class Kernel(BodyMethods):
         tracer = current(f"a call of kernel {self.name}")
         message = self._left_out(args, kwargs)
         if message is not None:
-            return Unsent(self, tracer, message, indices, args, kwargs, waited)
+            return Unsent(self, tracer, message, indices, args, kwargs, waited, fields)
         values = self._bind(args, kwargs)
         place = tracer.place()
         decls: list[ir.AnyParam] = []
@@ -292,7 +292,10 @@ class Kernel(BodyMethods):
 class Unsent(Handle):
     """A call that leaves its one Out parameter to the message that `send` makes of it."""
 
-    __slots__ = ("_args", "_call_indices", "_kernel", "_kwargs", "_message", "_pending", "_waited")
+    __slots__ = (
+        *("_args", "_call_indices", "_fields", "_kernel", "_kwargs", "_message"),
+        *("_pending", "_waited"),
+    )
 
     def __init__(
         self,
@@ -303,8 +306,10 @@ class Unsent(Handle):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         waited: tuple[ir.After, ...],
+        fields: Mapping[str, SymInt] | None = None,
     ) -> None:
         super().__init__(tracer, kernel.name, ())
+        self._fields = fields
         fix = f"send it: send(channel, {kernel.name}[...](...))"
         error = kernel.misses(message)
         self._pending = tracer.expect_use(f"{kernel.name}[...](...)", fix, error)
@@ -325,7 +330,7 @@ class Unsent(Handle):
         """The call with the message in its place."""
         self._pending.used = True
         kwargs = {**self._kwargs, self._message: message}
-        return self._kernel.call(self._call_indices, self._args, kwargs, waited=self._waited)
+        return self._kernel.call(self._call_indices, self._args, kwargs, self._fields, self._waited)
 
 
 class IndexedKernel:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pto_wsp import ir
 from pto_wsp.dtypes import DType
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import ChannelFull
 from pto_wsp.frontend.annotations import In, Out
 from pto_wsp.frontend.channels import Channel
 from pto_wsp.frontend.compose import Traced
@@ -23,6 +25,15 @@ def hand_in(x: In[Tensor], message: Out[Tensor]) -> None:
 def hand_out(message: In[Tensor], y: Out[Tensor], seen: Out[Tensor]) -> None:
     y[...] = message
     seen[...] = True
+
+
+@kernel
+def too_many(message: In[Tensor]) -> None:
+    raise ChannelFull(
+        Code.CHANNEL_FULL,
+        "a run gives the host at most as many messages as the channel has buffers",
+        fix="give the channel a larger depth, or send fewer messages in one run",
+    )
 
 
 def border(channel: Channel, name: str, *, sends: bool) -> tuple[Traced, HostEnd]:
@@ -47,19 +58,21 @@ def border(channel: Channel, name: str, *, sends: bool) -> tuple[Traced, HostEnd
             *(ir.SymbolRef(end.number), (ir.Send(name, (made,), channel.loc),)),
             loc=channel.loc,
         )
-        used = hand_in
     else:
         symbols = ()
         tensors.append(ir.TensorDecl(end.seen, DType.BOOL, 1, channel.loc))
         defaults[end.seen] = _empty(end.seen, (count,), DType.BOOL)
         flag = ir.Region(end.seen, (one,))
-        body = ir.Consume(
-            _VAR, name, (_call(hand_out, (message, there, flag), channel),), channel.loc
-        )
-        used = hand_out
-    decl = _specialised(used, channel)
-    module = ir.Module(name, symbols, tuple(tensors), (decl,), (body,))
-    return Traced(module, {decl.name: used}, defaults), end  # type: ignore[arg-type]
+        fits = ir.Binary(ir.BinaryOp.LT, number, ir.Const(count))
+        out = _call(hand_out, (message, there, flag), channel)
+        fails = _call(too_many, (message,), channel)
+        choice = ir.Cond(fits, (out,), (fails,), channel.loc)
+        body = ir.Consume(_VAR, name, (choice,), channel.loc)
+    used = (hand_in,) if sends else (hand_out, too_many)
+    decls = tuple(_specialised(each, channel) for each in used)
+    module = ir.Module(name, symbols, tuple(tensors), decls, (body,))
+    kernels = {decl.name: each for decl, each in zip(decls, used, strict=True)}
+    return Traced(module, kernels, defaults), end  # type: ignore[arg-type]
 
 
 def _call(used: Kernel, regions: tuple[ir.Region, ...], channel: Channel) -> ir.Call:
@@ -72,6 +85,8 @@ def _specialised(used: Kernel, channel: Channel) -> ir.KernelDecl:
         ir.ParamDecl(name, ir.Mode.OUT if mode else ir.Mode.IN, channel.dtype, rank)
         for name, mode in (("x", False), ("message", True))
     ]
+    if used is too_many:
+        params = [ir.ParamDecl("message", ir.Mode.IN, channel.dtype, rank)]
     if used is hand_out:
         params = [
             ir.ParamDecl("message", ir.Mode.IN, channel.dtype, rank),

@@ -141,6 +141,14 @@ def connect(processes: Sequence[Process], channels: Sequence[Channel]) -> Worklo
     loc = srcloc.here()
     for number, channel in enumerate(channels):
         channel.name = channel.name or f"channel_{number}"
+    names = [channel.name for channel in channels]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise _error(
+            f"two channels are called {twice}",
+            "reports and ports call a channel by its name",
+            'give them different names: Channel[...]("first", ...)',
+        )
     parts = tuple(processes)
     if not parts or not all(isinstance(each, Process) for each in parts):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _error(

@@ -202,6 +202,14 @@ class Tracer:
         if known is not None:
             return known[1]
         name = channel.name or variable_of(channel, self._code) or self.new_name("channel")
+        if any(other == name for _, other in self._channels.values()):
+            raise CompileError(
+                Code.NAME_CLASH,
+                f"two channels are called {name}",
+                loc=srcloc.here(),
+                why="reports and ports call a channel by its name",
+                fix='give them different names: Channel[...]("first", ...)',
+            )
         self.declared.add_tensor(declare(name), None, srcloc.here())
         self._channels[id(channel)] = (channel, name)
         return name

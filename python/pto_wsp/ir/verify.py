@@ -472,6 +472,9 @@ def call_fields_are_integers(call: Call, scope: Scope) -> Faults:
             yield Fault(message, f"{scope.text(value)} is none", error=TypeCheckError)
 
 
+_MESSAGES, _REPLICAS = "messages of", "replicas of"  # loops whose variables nobody can name
+
+
 def labels_are_known(body: Body, _: Scope) -> Faults:
     """Calls wait for calls before them, by labels that are given once."""
     seen: dict[str, tuple[str, ...]] = {}
@@ -480,10 +483,18 @@ def labels_are_known(body: Body, _: Scope) -> Faults:
 
 def _label_faults(body: Body, loops: tuple[str, ...], seen: dict[str, tuple[str, ...]]) -> Faults:
     for stmt in body:
-        inside = (*loops, stmt.var) if isinstance(stmt, Loop | While | Consume) else loops
-        apart = isinstance(stmt, Network)  # a process waits for no call of another
+        inside = (*loops, stmt.var) if isinstance(stmt, Loop | While) else loops
+        if isinstance(stmt, Consume):
+            inside = (*loops, _MESSAGES)
+        if isinstance(stmt, Network):  # a process waits for no call of another
+            for process in stmt.processes:
+                first = process.body[0] if process.replicated else None
+                replicas = isinstance(first, Loop)
+                inner = first.body if isinstance(first, Loop) else process.body
+                yield from _label_faults(inner, (_REPLICAS,) if replicas else (), {})
+            continue
         for inner in bodies(stmt):
-            yield from _label_faults(inner, inside, {} if apart else seen)
+            yield from _label_faults(inner, inside, seen)
         if not isinstance(stmt, Call):
             continue
         if stmt.label is not None:
@@ -494,6 +505,15 @@ def _label_faults(body: Body, loops: tuple[str, ...], seen: dict[str, tuple[str,
             if after.label not in seen or (after.label == stmt.label and not after.indices):
                 message = f"a call waits for '{after.label}', which is no call before it"
                 why = "calls of another process are none: between processes, messages order tasks"
+                yield Fault(message, why, code=Code.AFTER, loc=stmt.loc)
+            elif after.indices and _MESSAGES in (*loops, *seen[after.label]):
+                message = f"'{after.label}' is waited for by its indices in a consume"
+                why = "the number of a message is an index that nothing compares"
+                fix = "wait for all its tasks of this message: after=h"
+                yield Fault(message, why, fix, code=Code.AFTER, loc=stmt.loc)
+            elif after.indices and _REPLICAS in seen[after.label][-len(after.indices) :]:
+                message = f"'{after.label}' is waited for in another replica"
+                why = "between replicas, messages order tasks"
                 yield Fault(message, why, code=Code.AFTER, loc=stmt.loc)
             elif len(after.indices) > len(seen[after.label]):
                 message = f"'{after.label}' has fewer loops than {len(after.indices)}"

@@ -68,7 +68,7 @@ def _site_cells(plan: Plan, number: int, site: Site) -> dict[str, tuple[int, int
     cells: dict[str, tuple[int, int]] = {KERNEL: (Cell.CONSTANT, site.kernel)}
     if site.stage != NONE:
         cells[STAGE] = Cell.CONSTANT, site.stage
-    for level, name in enumerate(_loops(plan, site)):
+    for level, name in _loops(plan, site):
         cells[name] = Cell.LOOP, level
     for index, record in enumerate(plan.records(Descriptor)):
         if record.site == number:
@@ -78,15 +78,16 @@ def _site_cells(plan: Plan, number: int, site: Site) -> dict[str, tuple[int, int
     return cells
 
 
-def _loops(plan: Plan, site: Site) -> Iterator[str]:
-    """The axes around a site, outermost first; the second of a name is name_2."""
-    axes: list[str] = []
+def _loops(plan: Plan, site: Site) -> Iterator[tuple[int, str]]:
+    """The axes around a site with their levels, outermost first; the second of a name is name_2.
+    Messages that are consumed have a level and no axis."""
+    axes: list[tuple[int, str]] = []
     axis = site.axis
     while axis != NONE:
         record = plan.records(Axis)[axis]
-        axes.insert(0, plan.string(record.name))
+        axes.insert(0, (record.level, plan.string(record.name)))
         axis = record.outer
     seen: dict[str, int] = {}
-    for name in axes:
+    for level, name in axes:
         seen[name] = seen.get(name, 0) + 1
-        yield name if seen[name] == 1 else f"{name}_{seen[name]}"
+        yield level, name if seen[name] == 1 else f"{name}_{seen[name]}"

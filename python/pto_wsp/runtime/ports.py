@@ -23,6 +23,7 @@ from pto_wsp.runtime.run_errors import run_error
 _POLL_S = 0.0002
 _ENDED = "messages come from runs, and all that were started have given theirs"
 Array: TypeAlias = np.ndarray[Any, Any]
+Handover: TypeAlias = Callable[[Callable[[], bool]], None]
 
 
 @dataclass(eq=False, slots=True)
@@ -32,7 +33,7 @@ class Batch:
     messages: Array
     seen: Array
     taken: int = 0
-    done: Callable[[], bool] = field(default=lambda: True)  # until a run has it
+    done: Callable[[], bool] = field(default=lambda: False)  # until a run has it
 
     @property
     def ready(self) -> bool:
@@ -122,24 +123,26 @@ class Port:
 
     # --- the program ---
 
-    def bind(self) -> dict[str, object]:
-        """What the next run has for this port."""
+    def bind(self) -> tuple[dict[str, object], Handover]:
+        """What the next run has for this port. Nothing is given away before the run has begun."""
         spec = self.spec
         messages = np.zeros((spec.count, *spec.shape), spec.dtype.numpy)
         if spec.sends:
             count = len(self._waiting)
             for number, message in enumerate(self._waiting):
                 messages[number] = message
-            self._waiting.clear()
-            return {spec.array: messages, spec.number: count}
-        batch = Batch(messages, np.zeros(spec.count, np.bool_))
-        self._batches.append(batch)
-        return {spec.array: batch.messages, spec.seen: batch.seen}
 
-    def started(self, done: Callable[[], bool]) -> None:
-        """The run that bind() was for goes on; `done` says when it has ended."""
-        if self._batches:
-            self._batches[-1].done = done
+            def begun(_: Callable[[], bool]) -> None:
+                del self._waiting[:count]
+
+            return {spec.array: messages, spec.number: count}, begun
+        batch = Batch(messages, np.zeros(spec.count, np.bool_))
+
+        def begins(done: Callable[[], bool]) -> None:
+            batch.done = done
+            self._batches.append(batch)
+
+        return {spec.array: batch.messages, spec.seen: batch.seen}, begins
 
     def _check_direction(self, *, sends: bool) -> None:
         if self.spec.sends is not sends:
@@ -156,6 +159,12 @@ class Port:
         return run_error(code, f"channel {self.spec.channel!r} {what}", loc=srcloc.here(), why=why)
 
 
-def bind_ports(ports: Iterable[Port]) -> dict[str, object]:
-    """What the next run has for all of them."""
-    return {name: value for port in ports for name, value in port.bind().items()}
+def bind_ports(ports: Iterable[Port]) -> tuple[dict[str, object], Handover]:
+    """What the next run has for all of them, and what to call with its `done` once it has begun."""
+    bound = [port.bind() for port in ports]
+
+    def begun(done: Callable[[], bool]) -> None:
+        for _, each in bound:
+            each(done)
+
+    return {name: value for values, _ in bound for name, value in values.items()}, begun

@@ -503,8 +503,8 @@ class Program:
         if "seed" in bindings and not self._binder.has("seed"):
             bindings = dict(bindings)
             control = replace(control, seed=_checked_seed(bindings.pop("seed")))
-        if self._ports:
-            bindings = {**bindings, **bind_ports(self._ports.values())}
+        ports, begun = bind_ports(self._ports.values())
+        bindings = {**bindings, **ports} if ports else bindings
         bound = self._binder.bind(bindings)
         check = None if self._verifier is None else self._verify(self._verifier, bound)
         if control is _PLAIN:
@@ -515,8 +515,7 @@ class Program:
             )
         # Only now: values that the target refuses are forgotten.
         self._binder.values = tuple(b.value for b in bound)
-        for port in self._ports.values():
-            port.started(run.done)
+        begun(run.done)
         return run if check is None else VerifiedRun(run, check)
 
     def _verify(self, verifier: Verifier, bound: tuple[Bound, ...]) -> Callable[[Run], None] | None:
