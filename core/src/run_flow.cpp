@@ -274,7 +274,11 @@ bool Run::generate_burst(u32 worker) {
                        config_.timing == TimingPolicy::IMMEDIATE;
     // What fills the window is told by modes that look at it: they have some more at a time.
     const u32 first = config_.window_mode == WindowMode::STALL ? std::max(workers(), 2u) : kFirst;
-    generate_locked(worker, hurry ? first : kBurst);
+    // What several cursors need fills tens of cache lines, which whoever generates next has to
+    // fetch.
+    constexpr u32 kTurns = 1024;
+    const u32 burst = flow_->network() != nullptr ? kTurns : kBurst;
+    generate_locked(worker, hurry ? first : burst);
   }
   if (worker == 0) poll_interrupt();
   made_.store(flow_->made(), std::memory_order_release);
