@@ -467,4 +467,4 @@ def test_slots_beyond_what_a_target_keeps() -> None:
     work.compile(target="reference").execute()
     with pytest.raises(CompileError) as caught:
         work.compile()
-    assert caught.value.message == "more than 32 slots and temporaries in one plan"
+    assert caught.value.message == "more than 32 slots, temporaries and channels in one plan"
