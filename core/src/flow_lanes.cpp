@@ -19,6 +19,7 @@ void Flow::set_orders(const std::vector<LoopOrder>& orders, u32 workers, bool st
   }
   if (most == 0) return;
   lanes_.resize(most);
+  tagged_ = true;
   lane_of_.resize(table_.capacity());
   seqs_.resize(table_.capacity());
 }

@@ -177,7 +177,7 @@ class Flow {
   // From now on process_of() tells which cursor of the network made a slot's task.
   void note_processes() {
     lane_of_.resize(table_.capacity());
-    notes_processes_ = true;
+    tagged_ = true;
   }
   u32 process_of(u32 slot) const { return lane_of_[slot]; }
 
@@ -364,8 +364,7 @@ class Flow {
     record_ = &table_[task.slot];
     record_->set(cursor_->site, count);
     record_->task_id = cursor_->task_id + static_cast<u64>(done);
-    if (!lanes_.empty()) enter_lane(task.slot, count);
-    if (notes_processes_) lane_of_[task.slot] = part_;
+    if (tagged_) tag(task.slot, count);
     table_.set_loops(record_, cursor_->vars, maker.level, done);
     for (u32 r = 0; r < maker.site->num_registers; ++r) {
       table_.set_register(record_, maker.level + r, cursor_->vars[maker.site->registers[r]]);
@@ -375,7 +374,12 @@ class Flow {
     if (!open_.empty()) enter_phase(task);
     return task;
   }
-  void enter_lane(u32 slot, u32 count) {
+  // Whose task it is: of a lane or, where somebody asks, of a process.
+  void tag(u32 slot, u32 count) {
+    if (lanes_.empty()) {
+      lane_of_[slot] = part_;
+      return;
+    }
     lane_of_[slot] = lane_;
     lanes_[lane_].live += count;
     seqs_[slot] = submitted_;
@@ -590,7 +594,7 @@ class Flow {
   std::optional<Network> network_;
   std::vector<Part> parts_;  // by cursor
   u32 part_ = 0;             // at work
-  bool notes_processes_ = false;
+  bool tagged_ = false;
   // Where a loop's iterations are generated several at a time:
   std::vector<Lane> lanes_;
   std::vector<LoopOrder> orders_;
