@@ -38,7 +38,6 @@ class Network {
   const Cursor& cursor() const { return actors_[at_].cursor; }
   u32 current() const { return at_; }
   u32 size() const { return static_cast<u32>(actors_.size()); }
-  u32 process_of(u32 cursor) const { return actors_[cursor].process; }
 
   u32 budget() const { return budget_; }
   void spend(u32 tasks) { budget_ -= tasks < budget_ ? tasks : budget_; }

@@ -9,6 +9,7 @@ from pto_wsp.errors import ChannelFull
 from pto_wsp.frontend.annotations import In, Out
 from pto_wsp.frontend.channels import Channel
 from pto_wsp.frontend.compose import Traced
+from pto_wsp.frontend.declarations import Default
 from pto_wsp.frontend.kernels import Kernel, kernel
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.host_ends import HostEnd
@@ -48,7 +49,7 @@ def border(channel: Channel, name: str, *, sends: bool) -> tuple[Traced, HostEnd
     array = ir.TensorDecl(end.array, channel.dtype, rank + 1, channel.loc)
     tensors = [channel.declaration(name), array]
     shape = (count, *channel.shape)
-    defaults: dict[str, object] = {end.array: _empty(end.array, shape, channel.dtype)}
+    defaults: dict[str, Default] = {end.array: _empty(end.array, shape, channel.dtype)}
     if sends:
         symbols = (ir.SymbolDecl(end.number, ir.SymbolKind.EXTENT, default=0, loc=channel.loc),)
         defaults[end.number] = 0
@@ -72,7 +73,7 @@ def border(channel: Channel, name: str, *, sends: bool) -> tuple[Traced, HostEnd
     decls = tuple(_specialised(each, channel) for each in used)
     module = ir.Module(name, symbols, tuple(tensors), decls, (body,))
     kernels = {decl.name: each for decl, each in zip(decls, used, strict=True)}
-    return Traced(module, kernels, defaults), end  # type: ignore[arg-type]
+    return Traced(module, kernels, defaults), end
 
 
 def _call(used: Kernel, regions: tuple[ir.Region, ...], channel: Channel) -> ir.Call:

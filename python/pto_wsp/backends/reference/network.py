@@ -8,9 +8,9 @@ values, on every target.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
@@ -52,6 +52,9 @@ class Actor(Generic[T]):
     state: Any = None
     wait: Wait | None = None
     ended: bool = False
+
+
+Switch: TypeAlias = Callable[[Actor[Step], Actor[Step]], None]
 
 
 @dataclass(eq=False, slots=True)
@@ -161,10 +164,13 @@ def body_of(code: tuple[Instr, ...], pc: int) -> Iterator[Instr]:
 
 
 class Network:
-    """The turns of the processes of a plan. `depths` are those of its channels."""
+    """The turns of the processes of a plan. `depths` are those of its channels; `switch` is called
+    with the old and the new process when another one has the turn, by whoever keeps state for
+    each."""
 
-    def __init__(self, plan: Plan, shape: Shape, depths: list[int]) -> None:
+    def __init__(self, plan: Plan, shape: Shape, depths: list[int], switch: Switch) -> None:
         self._plan = plan
+        self._switch = switch
         self.shape = shape
         self.actors: list[Actor[Step]] = [
             Actor(number, replica, f"{name!r}" + (f" replica {replica}" if count > 1 else ""))
@@ -264,16 +270,13 @@ class Network:
                 continue
             actor.wait = None
             if number != self.at:
-                self.switch(self.actor, actor)
+                self._switch(self.actor, actor)
                 self.at = number
             return True
         if all(actor.ended for actor in self.actors):
             self._check_gaps()
             return False
         raise self.stuck()
-
-    def switch(self, old: Actor[Step], new: Actor[Step]) -> None:
-        """For whoever keeps state for each process."""
 
     def _check_gaps(self) -> None:
         for number, queue in enumerate(self.queues):

@@ -118,10 +118,9 @@ class Walk:
             self._evaluator.value(channel.depth, constants)
             for channel in self._plan.records(Channel)
         ]
-        network = Network(self._plan, shape_of(self._plan, replicas), depths)
+        shape = shape_of(self._plan, replicas)
         self._own = own_tensors(self._plan)
-        network.switch = self._switch  # type: ignore[method-assign]
-        return network
+        return Network(self._plan, shape, depths, self._switch)
 
     def _process(self, pc: int, actor: Actor[Step]) -> Iterator[Step]:
         """The steps of a process; of a replica, one iteration of the loop that they are."""

@@ -89,9 +89,7 @@ class _Talk(Walk):
     def _make_network(self) -> Network:
         shape = super()._make_network().shape
         kind = _Deepening if self._deepens else Network
-        network = kind(self._plan, shape, self._depths)
-        network.switch = self._switch  # type: ignore[method-assign]
-        return network
+        return kind(self._plan, shape, self._depths, self._switch)
 
     def _enter(self, axis: int, indices: tuple[int, ...], *, limit: bool = False) -> range:
         return range(0) if axis in self._silent else super()._enter(axis, indices, limit=limit)
