@@ -174,10 +174,22 @@ class PagedView {
     const std::int64_t end = std::min(shape(0), (p + 1) * pages_.page - pages_.first);
     return tokens(begin, end - begin);
   }
-  // The tokens from this one to the end of its page.
-  View<T, Rank> rest_of_page(std::int64_t token) const {
-    const std::int64_t here = pages_.page - (pages_.first + token) % pages_.page;
-    return tokens(token, std::min(here, shape(0) - token));
+  // The page of a token, counted from that of the first one, and which of its tokens it is. A view
+  // may begin in the middle of a page.
+  struct Place {
+    std::int64_t page;
+    std::int64_t token;
+  };
+  Place place(std::int64_t token) const {
+    const std::int64_t at = pages_.first + token;
+    return {at / pages_.page, at % pages_.page};
+  }
+  T* data(const Place& at) const {
+    const std::int64_t entry = at.page * pages_.table_stride;
+    const std::int64_t number = pages_.wide != 0
+                                    ? static_cast<const std::int64_t*>(pages_.table)[entry]
+                                    : static_cast<const std::int32_t*>(pages_.table)[entry];
+    return all_.data() + number * pages_.page_stride + at.token * all_.stride(0);
   }
 
  private:
@@ -185,19 +197,13 @@ class PagedView {
 
   // Tokens of one page.
   View<T, Rank> tokens(std::int64_t begin, std::int64_t count) const {
-    const std::int64_t at = pages_.first + begin;
-    const std::int64_t entry = at / pages_.page * pages_.table_stride;
-    const std::int64_t number = pages_.wide != 0
-                                    ? static_cast<const std::int64_t*>(pages_.table)[entry]
-                                    : static_cast<const std::int32_t*>(pages_.table)[entry];
     std::int64_t shape[std::size_t{Rank}];
     std::int64_t stride[std::size_t{Rank}];
     for (int k = 0; k < Rank; ++k) {
       shape[k] = k == 0 ? count : all_.shape(k);
       stride[k] = all_.stride(k);
     }
-    const std::int64_t offset = number * pages_.page_stride + at % pages_.page * all_.stride(0);
-    return View<T, Rank>(all_.data() + offset, shape, stride);
+    return View<T, Rank>(data(place(begin)), shape, stride);
   }
 
   View<T, Rank> all_;

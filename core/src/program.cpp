@@ -276,6 +276,7 @@ void Program::run_front(QueuedRun* run) {
       std::unique_lock lock(pool.mutex);
       pool.current = run->run.get();
       pool.epoch += 1;
+      pool.placement.enter(0, workers_);  // the caller's own thread stays where it is
     }
     run->run->work(0);
   } catch (const std::exception& e) {  // no memory: the run ends, those behind it go on
@@ -285,6 +286,7 @@ void Program::run_front(QueuedRun* run) {
   std::unique_lock lock(pool.mutex);
   pool.current = nullptr;  // whoever has not come yet need not come any more
   pool.changed.wait(lock, [&pool] { return pool.busy == 0; });
+  pool.placement.leave(0);
   left = run->run->end();
   if (left.plan != nullptr) std::swap(left, pool.spare);
   pool.queue.pop_front();
@@ -303,9 +305,12 @@ void Program::worker_main(Pool* pool, u32 worker) {
     Run* run = pool->current;
     if (run == nullptr) continue;
     pool->busy += 1;
+    const std::vector<int> crowded = pool->placement.enter(worker, workers_);
     lock.unlock();
+    if (!crowded.empty()) keep_off(crowded);
     run->work(worker);
     lock.lock();
+    pool->placement.leave(worker);
     pool->busy -= 1;
     if (pool->busy == 0) pool->changed.notify_all();
   }

@@ -95,9 +95,25 @@ template <class V, class F>
   return load<V>(lane);
 }
 
+// Lanes i... of two vectors behind each other. (Through memory, GCC would copy word by word.)
+template <int kFirst, class V, int... i>
+[[gnu::always_inline]] inline auto lanes_from(V x, V y, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(x, y, (kFirst + i)...);
+}
+template <class V>
+[[gnu::always_inline]] inline auto low_half(V x) {
+  return lanes_from<0>(x, x, std::make_integer_sequence<int, kLanes<V> / 2>());
+}
+template <class V>
+[[gnu::always_inline]] inline auto high_half(V x) {
+  return lanes_from<kLanes<V> / 2>(x, x, std::make_integer_sequence<int, kLanes<V> / 2>());
+}
+
+// Whether a lane of a mask is set: one instruction for 32 bytes, to which longer ones are folded.
 template <class M>
 [[gnu::always_inline]] inline bool any(M mask) {
 #if defined(__AVX__)
+  if constexpr (sizeof(M) == 64) return any(low_half(mask) | high_half(mask));
   if constexpr (sizeof(M) == 32) {
     return __builtin_ia32_movmskps256(reinterpret_cast<Vec<float, 8>>(mask)) != 0;
   }
@@ -112,6 +128,7 @@ template <class M>
 template <class M>
 [[gnu::always_inline]] inline bool all(M mask) {
 #if defined(__AVX__)
+  if constexpr (sizeof(M) == 64) return all(low_half(mask) & high_half(mask));
   if constexpr (sizeof(M) == 32) {
     return __builtin_ia32_movmskps256(reinterpret_cast<Vec<float, 8>>(mask)) == 0xff;
   }
@@ -119,20 +136,12 @@ template <class M>
   return !any(~mask);
 }
 
-// Lanes i... of two vectors behind each other. (Through memory, GCC would copy word by word.)
-template <int kFirst, class V, int... i>
-[[gnu::always_inline]] inline auto lanes_from(V x, V y, std::integer_sequence<int, i...>) {
-  return __builtin_shufflevector(x, y, (kFirst + i)...);
-}
-
 // Calls f with the halves of vectors and puts the results together.
 template <class F, class V, class... Vs>
 [[gnu::always_inline]] inline V in_halves(F f, V x, Vs... others) {
-  constexpr int kHalf = kLanes<V> / 2;
-  constexpr std::make_integer_sequence<int, kHalf> half;
-  const auto low = f(lanes_from<0>(x, x, half), lanes_from<0>(others, others, half)...);
-  const auto high = f(lanes_from<kHalf>(x, x, half), lanes_from<kHalf>(others, others, half)...);
-  return lanes_from<0>(low, high, std::make_integer_sequence<int, 2 * kHalf>());
+  const auto low = f(low_half(x), low_half(others)...);
+  const auto high = f(high_half(x), high_half(others)...);
+  return lanes_from<0>(low, high, std::make_integer_sequence<int, kLanes<V>>());
 }
 
 // Calls f with vectors that the machine has: of longer ones, compilers compute comparisons lane by

@@ -5,8 +5,9 @@
 // made in Acc: float from float, f16 and bf16; double from double and float; i32, which wraps
 // around, from i8, u8 and i32. In which order numbers are added depends on the shapes and on which
 // distances are 1, never on addresses or contents. Nothing outside of the operands is read or
-// written; `scratch` has matmul_scratch_bytes(m, n, k, sizeof(Acc)) bytes, aligned to 64. `next` is
-// what the caller reads next: with few rows, where memory is what takes time, it is asked for.
+// written; `scratch` has matmul_scratch_bytes(m, n, k, sizeof(Acc)) bytes, aligned to 64. `ahead`
+// is how many bytes behind b that lies which the caller reads next, of the same shape: with few rows,
+// where memory is what takes time, it is asked for.
 //
 //   blocks    a block of a and a strip of b are copied into the order in which the innermost loop
 //             reads them, which keeps a tile of c in registers
@@ -30,7 +31,7 @@ constexpr i64 matmul_scratch_bytes(i64 m, i64 n, i64 k, i64 element_size);
 
 template <class A, class B, class Acc>
 void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b, i64 b_row, i64 b_col,
-            Acc* c, i64 c_row, bool accumulate, std::byte* scratch, const NextRows& next = {});
+            Acc* c, i64 c_row, bool accumulate, std::byte* scratch, i64 ahead = 0);
 
 namespace detail {
 
@@ -174,7 +175,7 @@ constexpr i64 matmul_scratch_bytes(i64 m, i64 n, i64 k, i64 element_size) {
 template <class A, class B, class Acc>
 PTOWSP_TILE_ONCE void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
                              i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
-                             std::byte* scratch, const NextRows& next) {
+                             std::byte* scratch, i64 ahead) {
   if (m <= 0 || n <= 0) return;
   // Unsigned integers wrap around; signed ones must not overflow.
   using E = std::conditional_t<std::is_same_v<Acc, i32>, u32, Acc>;
@@ -184,12 +185,12 @@ PTOWSP_TILE_ONCE void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_c
   const detail::Sliver<B> columns{b, n, b_col, b_row};
   if (m <= detail::kFewRows && b_col == 1) {
     if (k * n * i64{sizeof(B)} <= detail::kSmallBytes) {
-      return detail::multiply_small(k, rows, columns, to, next);
+      return detail::multiply_small(k, rows, columns, to, ahead);
     }
     return detail::multiply_few_rows(k, rows, columns, to, room);
   }
   if (m <= detail::kFewRows && b_row == 1) {
-    return detail::multiply_few_columns(k, rows, columns, to, room, next);
+    return detail::multiply_few_columns(k, rows, columns, to, room, ahead);
   }
   detail::multiply_blocks(k, rows, columns, to, room);
 }

@@ -1,6 +1,6 @@
 // Products with few rows: b is read where it lies.
 //
-//   small b       its rows, or columns, are walked once for all rows of c, whose sums stay in
+//   small b       its rows, or columns, are walked once or twice for all rows of c, whose sums stay in
 //                 registers; what is read next is asked for meanwhile. Sums go on where those of c
 //                 end, so a product in parts adds the same numbers in the same order as in one.
 //   rows of b     of a large b long stretches are read, into sums in the first cache
@@ -89,12 +89,16 @@ inline void multiply_few_rows(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* 
 // Bytes of b that stay in the second cache, beside what is asked for next.
 inline constexpr i64 kSmallBytes = i64{1} << 16;
 
-// Some vectors of some rows of c, from registers.
-template <int kRows, int kVectors, class A, class B, class E>
+// Some vectors of some rows of c, from registers. Rows of b are walked kWalks times for all rows of
+// c: each time a part of the rows that lie `ahead` is asked for, whole rows in their order, as memory
+// likes it, and a row in as many steps, since many lines asked for at once wait for each other.
+template <int kRows, int kVectors, int kWalks, class A, class B, class E>
 [[gnu::always_inline]] inline void add_strip(i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
-                                             i64 b_row, E* c, i64 c_row, bool accumulate,
-                                             LinesAhead& ahead) {
+                                             i64 b_row, E* c, i64 c_row, bool accumulate, i64 walk,
+                                             i64 ahead) {
   constexpr i64 kLanes = kTileLanes<E>;
+  constexpr i64 kLine = kLineBytes / i64{sizeof(B)};
+  constexpr i64 kLines = std::max<i64>(kVectors * kLanes / kLine / kWalks, 1);
   using V = Vec<E, kTileLanes<E>>;
   V sum[std::size_t{kRows}][std::size_t{kVectors}] = {};
   if (accumulate) {
@@ -102,7 +106,6 @@ template <int kRows, int kVectors, class A, class B, class E>
       for (int v = 0; v < kVectors; ++v) sum[i][v] = load<V>(c + i * c_row + v * kLanes);
     }
   }
-  LinesAhead lines = ahead;  // a copy stays in registers
   const auto add = [&](i64 p) __attribute__((always_inline)) {
     V row[std::size_t{kVectors}];
     for (int v = 0; v < kVectors; ++v) row[v] = in_register(load_as<V>(b + p * b_row + v * kLanes));
@@ -111,52 +114,67 @@ template <int kRows, int kVectors, class A, class B, class E>
       for (int v = 0; v < kVectors; ++v) sum[i][v] = in_register(sum[i][v] + x * row[v]);
     }
   };
+  const B* asked = b + walk * (k / kWalks) * b_row;
   i64 p = 0;
-  for (; p + 4 <= k; p += 4) {
-    lines.step<4>();
-    for (int q = 0; q < 4; ++q) add(p + q);
+  for (; p + kWalks <= k; p += kWalks) {
+    for (i64 q = 0; q < kWalks; ++q) {
+      for (i64 line = 0; line < kLines; ++line) ask_for(asked + (q * kLines + line) * kLine, ahead);
+      add(p + q);
+    }
+    asked += b_row;
   }
 #pragma GCC unroll 1
   for (; p < k; ++p) add(p);
-  ahead = lines;
   for (int i = 0; i < kRows; ++i) {
     for (int v = 0; v < kVectors; ++v) store(c + i * c_row + v * kLanes, sum[i][v]);
   }
 }
 
-// The same for all rows: four at a time, then one.
-template <int kVectors, class A, class B, class E>
+// The same for all rows: some at a time, then one.
+template <int kRows, int kVectors, int kWalks, class A, class B, class E>
 [[gnu::always_inline]] inline void add_strips(i64 k, const Sliver<A>& a, const Sliver<B>& b, i64 j,
-                                              const Target<E>& to, LinesAhead& ahead) {
-  i64 i = 0;
-  const auto add = [&]<int kRows>(std::integral_constant<int, kRows>) {
-    add_strip<kRows, kVectors>(k, a.x + i * a.across, a.across, a.along, b.x + j, b.along,
-                               to.c + i * to.row + j, to.row, to.accumulate, ahead);
-    i += kRows;
+                                              const Target<E>& to, i64 ahead) {
+  i64 i = 0, walk = 0;
+  const auto add = [&]<int kNow>(std::integral_constant<int, kNow>) {
+    const bool asks = walk < kWalks;
+    add_strip<kNow, kVectors, kWalks>(k, a.x + i * a.across, a.across, a.along, b.x + j, b.along,
+                                      to.c + i * to.row + j, to.row, to.accumulate,
+                                      asks ? walk : 0, asks ? ahead : 0);
+    i += kNow;
+    walk += 1;
   };
-  if constexpr (kVectors > 1) {
-    while (i + 4 <= a.count) add(std::integral_constant<int, 4>());
+  while (i + kRows <= a.count) add(std::integral_constant<int, kRows>());
+  if constexpr (kRows > 1) {
+    while (i < a.count) add(std::integral_constant<int, 1>());
   }
-  while (i < a.count) add(std::integral_constant<int, 1>());
 }
 
 template <class A, class B, class E>
 PTOWSP_TILE_ONCE void multiply_small(i64 k, const Sliver<A>& a, const Sliver<B>& b,
-                                     const Target<E>& to, const NextRows& next) {
+                                     const Target<E>& to, i64 ahead) {
   constexpr i64 kLanes = kTileLanes<E>;
   if (k == 0) return multiply_nothing(a.count, b.count, to);
-  LinesAhead ahead(next);
   i64 j = 0;
-  // Three vectors of four rows fill 16 registers; four are two and two, as one alone would wait for
-  // its own sums.
+  // Of 32 registers eight vectors of two rows take most: long stretches of b are read at a time, and
+  // read once more for the next two rows. Three vectors of four rows fill 16 registers; four are two
+  // and two, as one alone would wait for its own sums.
   for (i64 left = b.count / kLanes; left > 0;) {
-    const i64 vectors = left == 3 || left > 4 ? 3 : std::min<i64>(left, 2);
-    if (vectors == 3) {
-      add_strips<3>(k, a, b, j, to, ahead);
+    i64 vectors = left == 3 || left > 4 ? 3 : std::min<i64>(left, 2);
+    if (kManyRegisters && left >= 8) vectors = 8;
+    if (vectors == 8) {
+      if constexpr (kManyRegisters) {
+        if (a.count > 2) {
+          add_strips<2, 8, 2>(k, a, b, j, to, ahead);
+        } else {
+          add_strips<2, 8, 1>(k, a, b, j, to, ahead);
+        }
+      }
+    } else if (vectors == 3) {
+      add_strips<4, 3, 1>(k, a, b, j, to, ahead);
     } else if (vectors == 2) {
-      add_strips<2>(k, a, b, j, to, ahead);
+      add_strips<4, 2, 1>(k, a, b, j, to, ahead);
     } else {
-      add_strips<1>(k, a, b, j, to, ahead);
+      add_strips<1, 1, 1>(k, a, b, j, to, ahead);
     }
     j += vectors * kLanes;
     left -= vectors;
@@ -222,8 +240,7 @@ PTOWSP_TILE_ONCE void add_last(i64 k, const E* a, i64 a_row, const B* b, i64 b_c
 // of two vectors.
 template <int kRows, int kColumns, class B, class E>
 [[gnu::always_inline]] inline void add_products(i64 k, const E* a, i64 a_row, const B* b, i64 b_col,
-                                                E* c, i64 c_row, bool accumulate,
-                                                LinesAhead& ahead) {
+                                                E* c, i64 c_row, bool accumulate, i64 ahead) {
   constexpr i64 kLanes = kTileLanes<E>;
   constexpr i64 kLine = std::max<i64>(kLineBytes / i64{sizeof(B)}, kLanes);
   constexpr int kCount = kRows * kColumns;
@@ -237,16 +254,14 @@ template <int kRows, int kColumns, class B, class E>
       for (int j = 0; j < kColumns; ++j) sum[i * kColumns + j] += row * column[j];
     }
   };
-  LinesAhead lines = ahead;  // a copy stays in registers
   const i64 end = k / kLanes * kLanes;
   i64 p = 0;
   for (; p + kLine <= end; p += kLine) {
-    lines.step<kColumns>();
+    for (int j = 0; j < kColumns; ++j) ask_for(b + j * b_col + p, ahead);
 #pragma GCC unroll 4
     for (i64 q = 0; q < kLine; q += kLanes) add(p + q);
   }
   for (; p < end; p += kLanes) add(p);
-  ahead = lines;
   E total[std::size_t{kCount}];
   if constexpr (kCount % kTileLanes<E> == 0) {
     for (int n = 0; n < kCount; n += kTileLanes<E>) store(total + n, sums_of_lanes<E>(sum + n));
@@ -263,14 +278,15 @@ template <int kRows, int kColumns, class B, class E>
 // As above, for all rows: four at a time, then one.
 template <int kWide, int kEach, class B, class E>
 PTOWSP_TILE_ONCE void add_columns(i64 m, i64 k, const E* a, i64 a_row, const B* b, i64 b_col,
-                                  const Target<E>& to, LinesAhead& ahead) {
+                                  const Target<E>& to, i64 ahead) {
   i64 i = 0;
   const auto add = [&]<int kRows>(std::integral_constant<int, kRows>) {
     constexpr int kColumns = kWide == 1 ? 1 : kRows == 4 ? kEach / 2 : kEach;
 #pragma GCC unroll 1
     for (int j = 0; j < kWide; j += kColumns) {
       add_products<kRows, kColumns>(k, a + i * a_row, a_row, b + j * b_col, b_col,
-                                    to.c + i * to.row + j, to.row, to.accumulate, ahead);
+                                    to.c + i * to.row + j, to.row, to.accumulate,
+                                    i == 0 ? ahead : 0);
     }
     i += kRows;
   };
@@ -282,15 +298,15 @@ PTOWSP_TILE_ONCE void add_columns(i64 m, i64 k, const E* a, i64 a_row, const B* 
 
 template <class A, class B, class E>
 PTOWSP_TILE_ONCE void multiply_few_columns(i64 k, const Sliver<A>& a, const Sliver<B>& b,
-                                           const Target<E>& to, E* scratch, const NextRows& next) {
+                                           const Target<E>& to, E* scratch, i64 ahead) {
   constexpr int kEach = std::max(4, kTileLanes<E> / 2);
   constexpr int kColumns = 2 * kEach;
   if (k == 0) return multiply_nothing(a.count, b.count, to);
   const i64 m = a.count;
   // What the scratch memory holds of a; and of b what stays in the first cache from row to row.
-  const i64 depth = equal_part(k, kBlockDepth * kStripColumns / m, 16);
+  constexpr i64 kRoom = kBlockDepth * kStripColumns;
+  const i64 depth = equal_part(k, k * m <= kRoom ? k : kRoom / m, 16);
   const i64 part = m == 1 ? depth : equal_part(depth, 2048 / kEach, 16);
-  LinesAhead ahead(next);
   for (i64 p = 0; p < k; p += depth) {
     const i64 deep = std::min(depth, k - p);
     const E* rows = scratch;
@@ -308,19 +324,17 @@ PTOWSP_TILE_ONCE void multiply_few_columns(i64 k, const Sliver<A>& a, const Sliv
     for (i64 j = 0; j < b.count;) {
       const bool group = j + kColumns <= b.count;
       // Where the caller knows nothing better, what is read next are the columns behind these.
-      if (next.rows == 0) {
-        const i64 more = std::clamp<i64>(b.count - j - kColumns, 0, kColumns);
-        ahead = LinesAhead(NextRows{b.x + (j + kColumns) * b.across + p, more,
-                                    deep * i64{sizeof(B)}, b.across * i64{sizeof(B)}});
-      }
+      const bool more = j + 2 * kColumns <= b.count;
+      const i64 behind = more ? kColumns * b.across * i64{sizeof(B)} : 0;
+      const i64 asked = ahead != 0 ? ahead : behind;
       for (i64 q = 0; q < deep; q += part) {
         const Target<E> at{to.c + j, to.row, to.accumulate || p + q > 0};
         const B* columns = b.x + j * b.across + p + q;
         const i64 length = std::min(part, deep - q);
         if (group) {
-          add_columns<kColumns, kEach>(m, length, rows + q, row, columns, b.across, at, ahead);
+          add_columns<kColumns, kEach>(m, length, rows + q, row, columns, b.across, at, asked);
         } else {
-          add_columns<1, 1>(m, length, rows + q, row, columns, b.across, at, ahead);
+          add_columns<1, 1>(m, length, rows + q, row, columns, b.across, at, asked);
         }
       }
       j += group ? kColumns : 1;

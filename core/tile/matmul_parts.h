@@ -8,18 +8,6 @@
 #include "matmul_pack.h"
 #include "vec.h"
 
-namespace ptowsp::tile {
-
-// Rows of memory that are read next, when this product is done.
-struct NextRows {
-  const void* data = nullptr;
-  i64 rows = 0;
-  i64 row_bytes = 0;
-  i64 stride_bytes = 0;
-};
-
-}  // namespace ptowsp::tile
-
 namespace ptowsp::tile::detail {
 
 // ---- sizes ------------------------------------------------------------------------------------
@@ -52,6 +40,7 @@ inline constexpr i64 kTileElements = 4096;
 
 // `size` in equal parts of at most `most`, each a multiple of `unit` but the last.
 constexpr i64 equal_part(i64 size, i64 most, i64 unit) {
+  if (size <= most) return std::min((size + unit - 1) / unit * unit, most);  // the usual case
   const i64 parts = std::max<i64>((size + most - 1) / most, 1);
   const i64 part = (size + parts - 1) / parts;
   return std::min((part + unit - 1) / unit * unit, most);
@@ -106,33 +95,15 @@ inline Ahead columns_ahead(Sliver<T> b, i64 k, i64 steps) {
 
 inline constexpr i64 kLineBytes = 64;
 
-// The same, line by line in the order of memory, which machines foresee.
-class LinesAhead {
- public:
-  explicit LinesAhead(const NextRows& next)
-      : line_(static_cast<const std::byte*>(next.data)),
-        in_row_((next.row_bytes + kLineBytes - 1) / kLineBytes),
-        left_in_row_(in_row_),
-        gap_(next.stride_bytes - in_row_ * kLineBytes),
-        rows_(next.rows) {}
-  // Asks for the next lines, a few of which are often in one row.
-  template <int kLines>
-  [[gnu::always_inline]] void step() {
-    if (rows_ <= 0) return;
-    for (int i = 0; i < kLines; ++i) __builtin_prefetch(line_ + i * kLineBytes);
-    line_ += kLines * kLineBytes;
-    left_in_row_ -= kLines;
-    if (left_in_row_ > 0) return;
-    // Where rows are no multiple of that, a little too much was asked for.
-    line_ += gap_ + left_in_row_ * kLineBytes;
-    left_in_row_ = in_row_;
-    --rows_;
-  }
-
- private:
-  const std::byte* line_;
-  i64 in_row_, left_in_row_, gap_, rows_;
-};
+// Asks for what lies so many bytes behind what is read now, into the second cache: there is room for
+// what is read tens of kilobytes from now, and the first cache keeps what is in use. Where nothing is
+// known of what comes, `ahead` is 0, and asking for what is there costs next to nothing.
+template <class T>
+[[gnu::always_inline]] inline void ask_for(const T* at, i64 ahead) {
+  const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(at);
+  __builtin_prefetch(reinterpret_cast<const void*>(place + static_cast<std::uintptr_t>(ahead)), 0,
+                     2);
+}
 
 // ---- results ----------------------------------------------------------------------------------
 

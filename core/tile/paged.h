@@ -20,18 +20,6 @@ struct PagedWindow {
   i64 rows;
   i64 cols;
 
-  // The rows from `row` on, up to `end`, as far as they lie on one page.
-  Window<T> piece(i64 row, i64 end) const {
-    if (row >= end) return {nullptr, 0, col_stride, 0, cols};
-    const auto page = view.rest_of_page(first + row);
-    return {page.data() + offset, page.stride(0), col_stride, least(page.shape(0), end - row),
-            cols};
-  }
-  // What is read behind the rows before `row`: the next piece, or what follows all of them.
-  NextRows next(i64 row, i64 end, const NextRows& behind) const {
-    if (row >= end) return behind;
-    return next_rows(piece(row, end));
-  }
   PagedColumns<T, Rank> transposed() const { return {*this}; }
 };
 
@@ -41,23 +29,58 @@ struct PagedColumns {
   PagedWindow<T, Rank> transposed() const { return window; }
 };
 
-template <class T, bool Unit>
-NextRows next_rows(const Window<T, Unit>& window) {
-  constexpr i64 kSize = sizeof(T);
-  if (window.col_stride != 1) return {};
-  return {window.data, window.rows, window.cols * kSize, window.row_stride * kSize};
-}
-// The first page of what a window will be, if there is anything.
+// The pieces of a window, each on one page, up to so many rows: one after the other, which takes a
+// division for the first of them only.
 template <class T, int Rank>
-NextRows next_rows(const PagedWindow<T, Rank>& window) {
-  const i64 rows = least(window.rows, window.view.shape(0) - window.first);
-  return window.first < 0 || rows <= 0 ? NextRows{} : next_rows(window.piece(0, rows));
+class Pieces {
+ public:
+  Pieces(const PagedWindow<T, Rank>& window, i64 rows)
+      : window_(window),
+        left_(window.first < 0 ? 0 : least(rows, window.view.shape(0) - window.first)) {
+    if (left_ > 0) at_ = window.view.place(window.first);
+  }
+  // Without rows, when all are taken.
+  Window<T> take() {
+    const PagedView<T, Rank>& view = window_.view;
+    if (left_ <= 0) return {nullptr, 0, window_.col_stride, 0, window_.cols};
+    const i64 rows = least(view.page_size() - at_.token, left_);
+    T* data = view.data(at_) + window_.offset;
+    left_ -= rows;
+    at_ = {at_.page + 1, 0};
+    return {data, view.stride(0), window_.col_stride, rows, window_.cols};
+  }
+
+ private:
+  PagedWindow<T, Rank> window_;
+  i64 left_;
+  typename PagedView<T, Rank>::Place at_{};
+};
+
+// What is read while other pieces are multiplied: those of the window that is read next or, where
+// that is not known, of the same one.
+struct NotKnown {};
+template <class T, int Rank>
+Pieces<T, Rank> pieces_ahead(const Pieces<T, Rank>&, const PagedWindow<T, Rank>& next) {
+  return Pieces<T, Rank>(next, next.rows);
+}
+template <class T, int Rank>
+Pieces<T, Rank> pieces_ahead(Pieces<T, Rank> same, NotKnown) {
+  same.take();
+  return same;
+}
+// From one piece to another; 0 if there is none.
+template <class T>
+i64 bytes_between(const Window<T>& now, const Window<T>& later) {
+  if (now.rows == 0 || later.rows == 0) return 0;
+  return static_cast<i64>(reinterpret_cast<std::uintptr_t>(later.data) -
+                          reinterpret_cast<std::uintptr_t>(now.data));
 }
 
 template <class D, class T, int Rank>
 void TLOAD(D& d, const PagedWindow<T, Rank>& from) {
+  Pieces<T, Rank> pieces(from, from.rows);
   for (i64 done = 0; done < from.rows;) {
-    const Window<T> part = from.piece(done, from.rows);
+    const Window<T> part = pieces.take();
     for (i64 i = 0; i < part.rows; ++i) {
       copy_row(d, done + i, part.at(i, 0), part.col_stride, part.cols);
     }

@@ -17,11 +17,11 @@ namespace ptowsp::tile {
 template <class A, class B, class Acc>
 PTOWSP_ONE_COPY void multiply(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
                               i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
-                              std::byte* scratch, [[maybe_unused]] const NextRows& next) {
+                              std::byte* scratch, [[maybe_unused]] i64 ahead = 0) {
   constexpr bool kBlocked = std::is_same_v<Acc, float> || std::is_same_v<Acc, double> ||
                             (std::is_same_v<Acc, i32> && sizeof(A) != 2);
   if constexpr (kBlocked) {
-    matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch, next);
+    matmul(m, n, k, a, a_row, a_col, b, b_row, b_col, c, c_row, accumulate, scratch, ahead);
   } else {  // integers that no machine multiplies in vectors
     for (i64 i = 0; i < m; ++i) {
       for (i64 j = 0; j < n; ++j) {
@@ -35,57 +35,58 @@ PTOWSP_ONE_COPY void multiply(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_
   }
 }
 
-template <class D, class A, class B>
+template <class D, class A, class B, class Next>
 PTOWSP_TILE void product(D& d, const A& a, const B& b, bool accumulate, std::byte* scratch,
-                         const NextRows& next) {
+                         const Next&) {
   const i64 inner = least(a.cols, b.rows);
   d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
   d.cols = accumulate ? least(d.cols, b.cols) : b.cols;
   multiply(d.rows, d.cols, inner, a.data, a.row_stride, a.col_stride, b.data, b.row_stride,
-           b.col_stride, d.data, d.row_stride, accumulate, scratch, next);
+           b.col_stride, d.data, d.row_stride, accumulate, scratch);
 }
-// Rows of b that lie on pages: the parts of the sums.
-template <class D, class A, class T, int Rank>
+// Rows of b that lie on pages: the parts of the sums. `next` is the window that is read next.
+template <class D, class A, class T, int Rank, class Next>
 PTOWSP_TILE void product(D& d, const A& a, const PagedWindow<T, Rank>& b, bool accumulate,
-                         std::byte* scratch, const NextRows& next) {
+                         std::byte* scratch, const Next& next) {
   const i64 inner = least(a.cols, b.rows);
   d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
   d.cols = accumulate ? least(d.cols, b.cols) : b.cols;
+  Pieces<T, Rank> pieces(b, inner), later = pieces_ahead(pieces, next);
   i64 done = 0;
   do {
-    const Window<T> part = b.piece(done, inner);
+    const Window<T> part = pieces.take();
     multiply(d.rows, d.cols, part.rows, a.data + done * a.col_stride, a.row_stride, a.col_stride,
              part.data, part.row_stride, part.col_stride, d.data, d.row_stride,
-             accumulate || done > 0, scratch, b.next(done + part.rows, inner, next));
+             accumulate || done > 0, scratch, bytes_between(part, later.take()));
     done += part.rows;
   } while (done < inner);
 }
 // Columns of b that lie on pages: columns of d.
-template <class D, class A, class T, int Rank>
+template <class D, class A, class T, int Rank, class Next>
 PTOWSP_TILE void product(D& d, const A& a, const PagedColumns<T, Rank>& b, bool accumulate,
-                         std::byte* scratch, const NextRows& next) {
+                         std::byte* scratch, const Next& next) {
   const auto& keys = b.window;
   const i64 inner = least(a.cols, keys.cols);
   d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
   d.cols = accumulate ? least(d.cols, keys.rows) : keys.rows;
   const i64 columns = d.cols;
+  Pieces<T, Rank> pieces(keys, columns), later = pieces_ahead(pieces, next);
   for (i64 done = 0; done < columns;) {
-    const Window<T> part = keys.piece(done, columns);
+    const Window<T> part = pieces.take();
     multiply(d.rows, part.rows, inner, a.data, a.row_stride, a.col_stride, part.data,
              part.col_stride, part.row_stride, d.data + done, d.row_stride, accumulate, scratch,
-             keys.next(done + part.rows, columns, next));
+             bytes_between(part, later.take()));
     done += part.rows;
   }
 }
-template <class D, class A, class B>
-PTOWSP_TILE void TMATMUL(D& d, const A& a, const B& b, std::byte* scratch,
-                         const NextRows& next = {}) {
+template <class D, class A, class B, class Next = NotKnown>
+PTOWSP_TILE void TMATMUL(D& d, const A& a, const B& b, std::byte* scratch, const Next& next = {}) {
   product(d, a, b, false, scratch, next);
 }
 // d is added to.
-template <class D, class A, class B>
+template <class D, class A, class B, class Next = NotKnown>
 PTOWSP_TILE void TMATMUL_ACC(D& d, const A& a, const B& b, std::byte* scratch,
-                             const NextRows& next = {}) {
+                             const Next& next = {}) {
   product(d, a, b, true, scratch, next);
 }
 

@@ -51,16 +51,24 @@ struct Min {
   }
 };
 
-// All lanes of a vector, halves first: the order does not depend on the data.
+// Lanes that lie kApart from each other, joined; then those of half the distance.
+template <class How, int kApart, class V, int... i>
+PTOWSP_TILE V join_lanes(V v, std::integer_sequence<int, i...> lanes) {
+  v = How::join(v, V(__builtin_shufflevector(v, v, (i ^ kApart)...)));
+  if constexpr (kApart > 1) return join_lanes<How, kApart / 2>(v, lanes);
+  return v;
+}
+// All lanes of a vector, halves first: the order does not depend on the data. In registers: what is
+// written in lanes and read in other ones waits for memory.
 template <class How, class V>
-PTOWSP_TILE auto across(V v) {
-  using T = Element<V>;
-  T lanes[kLanesOf<V>];
-  std::memcpy(lanes, &v, sizeof v);
-  for (int half = kLanesOf<V> / 2; half > 0; half /= 2) {
-    for (int k = 0; k < half; ++k) lanes[k] = How::join(lanes[k], lanes[k + half]);
+PTOWSP_TILE Element<V> across(V v) {
+  if constexpr (kLanesOf<V> == 1) {
+    return v[0];
+  } else if constexpr (sizeof(V) > 16) {
+    return across<How>(How::join(detail::low_half(v), detail::high_half(v)));
+  } else {
+    return join_lanes<How, kLanesOf<V> / 2>(v, std::make_integer_sequence<int, kLanesOf<V>>())[0];
   }
-  return lanes[0];
 }
 
 // Lanes that do not exist count as nothing.

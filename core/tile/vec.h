@@ -27,6 +27,13 @@ inline constexpr int kVectorBytes = 32;
 inline constexpr int kVectorBytes = 16;
 #endif
 
+// Whether there are 32 vector registers, not 16.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr bool kManyRegisters = true;
+#else
+inline constexpr bool kManyRegisters = false;
+#endif
+
 template <class T, int N>
 struct VecOf {
   typedef T type __attribute__((vector_size(N * sizeof(T))));
@@ -47,7 +54,9 @@ inline void store(T* to, V v) {
 // Keeps the compiler from reading a vector again, from memory, in each place where it is used.
 template <class V>
 [[gnu::always_inline]] inline V in_register(V v) {
-#if defined(__x86_64__)
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));  // any of 32 registers; "x" are the first 16
+#elif defined(__x86_64__)
   asm("" : "+x"(v));
 #elif defined(__aarch64__)
   asm("" : "+w"(v));

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "ptowsp/placement.h"
 #include "ptowsp/run.h"
 
 namespace ptowsp {
@@ -87,6 +88,7 @@ class Program {
     std::string trace_file;
     u64 epoch = 0;  // counts runs; a worker takes part once in each
     u32 busy = 0;   // workers still inside the current run
+    Placement placement;
     bool closing = false;
   };
 

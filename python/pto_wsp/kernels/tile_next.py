@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from pto_wsp.kernels.tile_expr import expression, tile_type
 from pto_wsp.kernels.tile_ir import Block, Op, Statement, Value
 from pto_wsp.kernels.tile_uses import is_pure_scalar, only_right_operand
@@ -12,18 +14,19 @@ _FEW_ROWS = 16  # with more, computing takes longer than memory: kFewRows of cor
 
 
 def find_next(w: Writer, block: Block, step: str) -> dict[int, str]:
-    """For each product of a loop body that reads pages: what the product behind it will read, which
-    for the last one is that of the next iteration."""
+    """For each product of a loop body that reads pages: the window of the next product that reads
+    pages of the same parameter, which lie as its own do. For the last one it is that of the next
+    iteration."""
     products = [
         (stmt, load) for stmt in block.body if (load := _paged_operand(w, stmt)) is not None
     ]
     found: dict[int, str] = {}
-    for place, (stmt, _) in enumerate(products):
-        is_last = place + 1 == len(products)
-        load = products[0 if is_last else place + 1][1]
-        text = _window_at(w, block, load, f" + {step}" if is_last else "")
-        if text is not None:
-            found[id(stmt)] = f"next_rows({text})"
+    for param in {region_of(load).param.number for _, load in products}:
+        same = [each for each in products if region_of(each[1]).param.number == param]
+        for (stmt, _), (_, load) in pairwise([*same, same[0]]):
+            text = _window_at(w, block, load, f" + {step}" if load is same[0][1] else "")
+            if text is not None:
+                found[id(stmt)] = text
     return found
 
 
