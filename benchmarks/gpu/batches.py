@@ -157,7 +157,8 @@ def error(placed: Placed, lens: list[int], number: int = 0) -> float:
     for b in dict.fromkeys([*order[::step], order[-1]]):
         wanted = _exact(placed, b, lens[b], table)
         most = float(wanted.abs().max())
-        worst = max(worst, float((out[b].double() - wanted).abs().max()) / (most or 1.0))
+        apart = float((out[b].double() - wanted).abs().max()) / (most or 1.0)
+        worst = max(worst, math.inf if math.isnan(apart) else apart)
     return worst
 
 
