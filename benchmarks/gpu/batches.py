@@ -1,23 +1,21 @@
-"""Batches of a ragged paged decode: lengths, page tables over one large pool, what is exact, and
-what others make of the same numbers."""
+"""Batches of a ragged paged decode: lengths, page tables over one large pool, what is exact."""
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.timing import interpreted, l2_bytes, tensor_of, torch, where
-from benchmarks.sampling import Samples
+from benchmarks.gpu.timing import l2_bytes, tensor_of, torch, where
 
 POOL_BYTES = 1 << 30  # of keys, and as much of values
 _LOG_UNIFORM_TOKENS = 464_350  # what the recorded row read: its limit is 418 us at 4.55 TB/s
 _SAMPLED = 4  # sequences whose result is checked
 _COLD_SETS = 16  # sets of pages that take turns, at most
+# Results are rounded to 8 or 11 bits, and so are the shares that values are multiplied by.
+ERRORS = {"bfloat16": 2e-2, "float16": 4e-3, "float32": 1e-5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +145,27 @@ def place(pool: Pool, batch: Batch, room: list[int] | None = None) -> Placed:
     return Placed(pool, batch, tensor_of(np.array(batch.lens, np.int32)), q, sets)
 
 
-def error(placed: Placed, lens: list[int], number: int = 0) -> float:
+def error(placed: Placed, lens: list[int], number: int = 0, found: Any = None) -> float:
     """The largest difference to float64, by the largest value, of some sequences: the longest, the
-    shortest and others."""
+    shortest and others. `found` is what others made of the set, if not what is in its place."""
     table, out = placed.sets[number]
+    out = out if found is None else found.reshape(out.shape)
     order = sorted(range(len(lens)), key=lambda b: lens[b])
     step = max(1, len(order) // (_SAMPLED - 1))
     worst = 0.0
     for b in dict.fromkeys([*order[::step], order[-1]]):
         wanted = _exact(placed, b, lens[b], table)
         most = float(wanted.abs().max())
-        worst = max(worst, float((out[b].double() - wanted).abs().max()) / (most or 1.0))
+        apart = float((out[b].double() - wanted).abs().max()) / (most or 1.0)
+        worst = max(worst, math.inf if math.isnan(apart) else apart)
     return worst
+
+
+def wrong(placed: Placed, number: int = 0, found: Any = None) -> str:
+    """What is wrong with a result, if anything is."""
+    worst = error(placed, placed.batch.lens, number, found)
+    most = ERRORS[placed.pool.shape.dtype]
+    return "" if worst <= most else f"error {worst:.2g}, more than {most:g}"
 
 
 def _exact(placed: Placed, b: int, length: int, table: Any) -> Any:
@@ -170,59 +177,3 @@ def _exact(placed: Placed, b: int, length: int, table: Any) -> Any:
     grouped = q.reshape(shape.kv_heads, -1, shape.dim)
     scores = torch().einsum("hgd,thd->hgt", grouped, keys) / math.sqrt(shape.dim)
     return torch().einsum("hgt,thd->hgd", scores.softmax(-1), values).reshape(q.shape)
-
-
-# --- rivals: each gives forms of a step, none if it is not here -----------------------------------
-
-
-def sdpa(placed: Placed, number: int) -> list[Callable[[], Any]]:
-    """torch's scaled_dot_product_attention on keys that were gathered before, heads apart: shared
-    heads by `enable_gqa`, or as rows of one query."""
-    shape, lens = placed.pool.shape, placed.batch.lens
-    table = placed.sets[number][0]
-    each = [placed.keys(b, lens[b], table) for b in range(len(lens))]
-    keys, values = (
-        torch().stack([pair[i] for pair in each]).transpose(1, 2).contiguous() for i in (0, 1)
-    )
-    attend = torch().nn.functional.scaled_dot_product_attention
-    heads = placed.q.reshape(len(lens), shape.heads, 1, shape.dim)
-    rows = placed.q.reshape(len(lens), shape.kv_heads, -1, shape.dim)
-    return [
-        lambda: attend(heads, keys, values, enable_gqa=True),
-        lambda: attend(rows, keys, values),
-    ]
-
-
-def flashinfer(placed: Placed, number: int) -> list[Callable[[], Any]]:
-    """FlashInfer's decode, with and without tensor cores, planned before; nothing where it is not
-    installed."""
-    try:
-        found: Any = importlib.import_module("flashinfer")
-    except ImportError:
-        return []
-    shape, lens, table = placed.pool.shape, placed.batch.lens, placed.sets[number][0]
-    counts = [-(-n // shape.page) for n in lens]
-    starts = tensor_of(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    pages = torch().cat([table[b, :n] for b, n in enumerate(counts)])
-    last = tensor_of(np.array([(n - 1) % shape.page + 1 for n in lens], np.int32))
-    steps: list[Callable[[], Any]] = []
-    for cores in (False, True):
-        space = torch().empty(256 << 20, dtype=torch().uint8, device=where())
-        wrapper = found.BatchDecodeWithPagedKVCacheWrapper(space, "NHD", use_tensor_cores=cores)
-        wrapper.plan(
-            *(starts, pages, last, shape.heads, shape.kv_heads, shape.dim, shape.page),
-            q_data_type=placed.q.dtype,
-            kv_data_type=placed.q.dtype,
-        )
-        cache = placed.pool.keys, placed.pool.values
-        steps.append(lambda wrapper=wrapper, cache=cache: wrapper.run(placed.q, cache))
-    return steps
-
-
-def best(times: list[Samples]) -> Samples:
-    return min(times, key=lambda each: each.median)
-
-
-def can_compare() -> bool:
-    """Rivals are measured on a GPU only."""
-    return not interpreted()

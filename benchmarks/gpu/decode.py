@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu import batches
-from benchmarks.gpu.batches import BATCHES, SKEWED, UNIFORM, Batch, Placed, Pool, Shape
-from benchmarks.gpu.rows import Bar, Report
+from benchmarks.gpu.batches import BATCHES, SKEWED, UNIFORM, Batch, Placed, Pool, Recorded, Shape
+from benchmarks.gpu.rivals import SDPA, Rivals, all_flashinfer
+from benchmarks.gpu.rows import Bar, Json, Report
 from benchmarks.gpu.timing import (
     Captured,
     bindable,
@@ -31,8 +32,6 @@ SECTION = "decode"
 SHARE_OF_SKETCH = 1.10
 HOST_US = 15.0
 _DTYPES = {"bfloat16": DType.BF16, "float16": DType.F16, "float32": DType.F32}
-# Results are rounded to 8 or 11 bits, and so are the shares that values are multiplied by.
-_ERRORS = {"bfloat16": 2e-2, "float16": 4e-3, "float32": 1e-5}
 # Each of these is measured on a uniform batch and on a skewed one.
 VARIANTS = {
     "64 heads": Shape(heads=64),
@@ -86,6 +85,7 @@ def measure(
     """The six batches, then host time and one graph for ten batches, then other shapes."""
     end = time.monotonic() + seconds
     shape = TINY if tiny else Shape()
+    rivals = Rivals(report)
     with report.case(SECTION, "compile"):
         pool = Pool(shape, 4096 if tiny else None)
         began = time.monotonic()
@@ -95,7 +95,7 @@ def measure(
         report.row(SECTION, "compile, first run", time.monotonic() - began, "s")
         for batch in BATCHES:
             with report.case(SECTION, batch.name):
-                _batch(report, program, batches.place(pool, _sized(batch, tiny)), config)
+                _batch(report, rivals, program, batches.place(pool, _sized(batch, tiny)))
         for batch in (UNIFORM, SKEWED):
             with report.case(SECTION, f"operator, {batch.name}"):
                 _operator(report, batches.place(pool, _sized(batch, tiny)))
@@ -112,26 +112,25 @@ def measure(
         with report.case(SECTION, name):
             if time.monotonic() > end:
                 raise TimeoutError(f"not measured: {seconds:g} s are over")
-            _variant(report, name, other, config, tiny=tiny)
+            _variant(report, rivals, name, other, config, tiny=tiny)
 
 
 def _sized(batch: Batch, tiny: bool) -> Batch:
     return batch.tiny() if tiny else batch
 
 
-def _batch(report: Report, program: Program, placed: Placed, config: GpuDecode) -> None:
+def _batch(report: Report, rivals: Rivals, program: Program, placed: Placed) -> None:
     """Warm: the same arrays each time. Cold: sets of pages that take turns."""
     batch = placed.batch
     us = program_us(program, [bound(placed)])
-    wrong = _wrong(placed)
+    wrong = batches.wrong(placed)
     facts: dict[str, Any] = {
         "tokens": sum(batch.lens),
         "tb_per_s": placed.bytes_read / us.median / 1e6,
         "quartiles": us.quartiles,
         "error": batches.error(placed, batch.lens),
     }
-    rivals = _rivals(placed, [0])
-    facts["rivals"] = dict(rivals)
+    facts["rivals"], facts["forms"] = rivals.compare(placed, [0])
     recorded = batch.recorded
     assert recorded is not None
     report.row(
@@ -141,65 +140,61 @@ def _batch(report: Report, program: Program, placed: Placed, config: GpuDecode) 
         wrong=wrong,
         **facts,
     )
-    rivals["FlashInfer, recorded"] = recorded.flashinfer
-    if recorded.sdpa is not None and "SDPA" not in rivals:
-        rivals["SDPA, recorded"] = recorded.sdpa
-    name = min(rivals, key=lambda each: rivals[each])
     report.row(
         *(SECTION, f"{batch.name}, step 2", us.median, "us"),
-        rival=(name, rivals[name]),
+        rival=_best(with_recorded(facts["rivals"], facts["forms"], recorded)),
         bar=Bar(batch.ratio, of_ratio=True, below=batch.strictly),
         wrong=wrong,
     )
     if len(placed.sets) > 1:
         every = list(range(len(placed.sets)))
         cold = program_us(program, [bound(placed, number) for number in every])
-        rivals = _rivals(placed, every)
-        name = min(rivals, key=lambda each: rivals[each], default="")
+        wrong = batches.wrong(placed, every[-1])
+        times, forms = rivals.compare(placed, every)
         report.row(
             *(SECTION, f"{batch.name}, cold", cold.median, "us"),
-            rival=(name, rivals[name]) if name else None,
-            wrong=_wrong(placed, every[-1]),
-            rivals=rivals,
+            rival=_best(times),
+            wrong=wrong,
+            rivals=times,
+            forms=forms,
             sets=len(every),
         )
 
 
-def _wrong(placed: Placed, number: int = 0) -> str:
-    found, most = batches.error(placed, placed.batch.lens, number), _ERRORS[placed.pool.shape.dtype]
-    return "" if found <= most else f"error {found:.2g}, more than {most:g}"
-
-
-def _rivals(placed: Placed, sets: list[int]) -> dict[str, float]:
-    """By name: the best time of each that runs here."""
-    if not batches.can_compare():
-        return {}
-    found: dict[str, float] = {}
-    for name, made in (("SDPA", batches.sdpa), ("FlashInfer", batches.flashinfer)):
-        if name == "SDPA" and not placed.batch.uniform:
-            continue
-        forms = list(zip(*(made(placed, number) for number in sets), strict=True))
-        times = [graph_us(list(steps)).median for steps in forms]
-        if times:
-            found[name] = min(times)
+def with_recorded(measured: dict[str, float], forms: Json, recorded: Recorded) -> dict[str, float]:
+    """Recorded times stand for those that did not run here. The one of FlashInfer is the best of
+    its forms, so it stands where any of them is missing."""
+    found = dict(measured)
+    if not all_flashinfer(forms):
+        found["FlashInfer, recorded"] = recorded.flashinfer
+    if recorded.sdpa is not None and SDPA not in measured:
+        found["SDPA, recorded"] = recorded.sdpa
     return found
 
 
-def _variant(report: Report, name: str, shape: Shape, config: GpuDecode, *, tiny: bool) -> None:
+def _best(rivals: dict[str, float]) -> tuple[str, float] | None:
+    return min(rivals.items(), key=lambda each: each[1], default=None)
+
+
+def _variant(
+    report: Report, rivals: Rivals, name: str, shape: Shape, config: GpuDecode, *, tiny: bool
+) -> None:
     pool = Pool(shape, 4096 if tiny else None)
     program = compiled(shape, config)
     for batch in (UNIFORM, SKEWED):
         with report.case(SECTION, f"{name}, {batch.name}"):
             placed = batches.place(pool, _sized(batch, tiny))
             us = program_us(program, [bound(placed)], replays=10)
-            rivals = _rivals(placed, [0])
-            best = min(rivals, key=lambda each: rivals[each], default="")
+            wrong = batches.wrong(placed)
+            times, forms = rivals.compare(placed, [0])
             report.row(
                 *(SECTION, f"{name}, {batch.name}", us.median, "us"),
-                rival=(best, rivals[best]) if best else None,
-                wrong=_wrong(placed),
+                rival=_best(times),
+                wrong=wrong,
                 tb_per_s=placed.bytes_read / us.median / 1e6,
                 error=batches.error(placed, placed.batch.lens),
+                rivals=times,
+                forms=forms,
             )
     program.close()
 
@@ -224,7 +219,7 @@ def _operator(report: Report, placed: Placed) -> None:
     ops.synchronize()
     report.row(
         *(SECTION, f"operator, {placed.batch.name}", us.median, "us"),
-        wrong=_wrong(placed),
+        wrong=batches.wrong(placed),
         host_us=statistics.median(calls),
         tb_per_s=placed.bytes_read / us.median / 1e6,
     )
@@ -257,7 +252,7 @@ def _one_graph(report: Report, program: Program, pool: Pool, *, tiny: bool) -> N
         worst = max(worst, batches.error(placed, lens.tolist()))
         program.execute(**bound(placed))
         different += int(not torch().equal(found, placed.sets[0][1]))
-    allowed = _ERRORS[pool.shape.dtype]
+    allowed = batches.ERRORS[pool.shape.dtype]
     wrong = f"error {worst:.2g}" if worst > allowed else ""
     if different:
         wrong = f"{different} of {turns} batches differ from a run outside the graph"

@@ -60,7 +60,7 @@ class Report:
         self._path = path
         self._to = to
         self._judged = judged
-        self.content: Json = {"machine": machine, "seconds": {}, "rows": []}
+        self.content: Json = {"machine": machine, "seconds": {}, "notes": [], "rows": []}
         self._say(f"{'what':<46} {'measured':>11} {'':<9}{'rival':>11} {'':<28}{'ratio':>7}  bar")
         self.write()
 
@@ -94,6 +94,12 @@ class Report:
         return self._add(
             Row(section, name, verdict=f"WRONG: {wrong}" if wrong else "ok", more=dict(more))
         )
+
+    def note(self, text: str) -> None:
+        """Something that is no row, and yet has to be known to read the rows."""
+        self.content["notes"].append(text)
+        self.write()
+        self._say(f"note: {text}")
 
     @contextmanager
     def case(self, section: str, name: str) -> Generator[None]:

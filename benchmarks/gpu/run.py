@@ -1,7 +1,8 @@
 """Runs the GPU benchmarks: python -m benchmarks.gpu.run --out gpu.json
 
-Needs torch, triton, numpy and pto_wsp only. The JSON is complete after each row; what fails is a
-row. `--tiny` runs small shapes in Triton's interpreter, without a GPU, to see that it all works.
+Needs torch, triton, numpy and pto_wsp only; FlashInfer is a rival where it can be imported. The
+JSON is complete after each row; what fails is a row. `--tiny` runs small shapes in Triton's
+interpreter, without a GPU, to see that it all works.
 """
 
 from __future__ import annotations

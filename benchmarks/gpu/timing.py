@@ -43,6 +43,11 @@ def sms() -> int:
     return 2 if interpreted() else torch().cuda.get_device_properties(0).multi_processor_count
 
 
+def synchronize() -> None:
+    if not interpreted():
+        torch().cuda.synchronize()
+
+
 def bindable(tensor: Any) -> Any:
     """What `execute` takes: a tensor on the GPU as it is; in the interpreter its memory as an
     array."""
