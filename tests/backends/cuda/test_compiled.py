@@ -28,7 +28,7 @@ TURNS = {
     "groups": lambda: grouped([[1, 2], [0, 3]]).workload.order(groups=Interleaved(2)),
     "alike": lambda: grouped([[1, 2]]).workload.order(groups=Interleaved(2)),
 }
-WALKED = ("affinity", "hash", "pools", "priority", "parts", "robin")
+WALKED = ("affinity", "hash", "pools", "priority", "parts", "robin", "steal", "steal keys")
 CASES = {
     **{name: lambda name=name: PROGRAMS[name]().workload for name in PROGRAMS},
     **{how: lambda how=how: DIRECTED[how](PROGRAMS[HERE[how]]().workload) for how in HERE},

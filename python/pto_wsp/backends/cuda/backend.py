@@ -50,7 +50,6 @@ from pto_wsp.plan import (
     NONE,
     Access,
     AccessMode,
-    Axis,
     Plan,
     Section,
     Symbol,
@@ -157,7 +156,7 @@ class CudaEngine:
     def _write(self, known: Known) -> Module:
         if self._expansion is None:
             return write_module(self.plan, self._triton, known, self.workers)
-        return write_expanded(self.plan, self._triton, known)
+        return write_expanded(self.plan, self._triton, known, self.workers)
 
     @property
     def table(self) -> Table | None:
@@ -332,7 +331,7 @@ class CudaEngine:
         return ExecutionError(
             Code.MACHINE_RESOURCES,
             f"{self.workers} blocks would have to run at a time",
-            why=f"the schedule says who runs a task, tasks wait for each other, and {why}",
+            why=f"the schedule says whose a task is, tasks wait for each other, and {why}",
             fix="use fewer blocks (blocks_per_sm, max_registers, fewer in the schedule), or leave "
             "the directive out: without it no block waits for one that does not run",
         )
@@ -428,26 +427,7 @@ class CudaEngine:
         return ReferenceBackend().load(self.plan, self._kernels, {}).descriptors(bindings, layout)
 
     def explain(self, stats: Stats | None) -> list[Explained]:
-        loops = [
-            Explained(
-                f"parallel loop {loop.axis!r}: one iteration after the other",
-                *(str(loop), ""),
-                self.plan.loc(Section.SITE, loop.site),
-            )
-            for loop in self.module.ordered
-        ]
-        axes = self.plan.records(Axis)
-        slanted = [
-            Explained(
-                "parallel loops "
-                + " and ".join(repr(self.plan.string(axes[a].name)) for a in pair),
-                *("tasks are numbered along diagonals, since rows wait for their columns", ""),
-                self.plan.loc(Section.AXIS, pair[0]),
-            )
-            for pair in self.module.diagonals
-        ]
-        lost = 0 if stats is None else stats.trace_dropped
-        return explain(self.plan, self.module, self.workers, lost) + loops + slanted
+        return explain(self.plan, self.module, self.workers, stats)
 
     def clone(self) -> CudaEngine:
         return CudaEngine(self.plan, self._kernels, self._options)

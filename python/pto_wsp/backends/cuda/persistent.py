@@ -35,6 +35,7 @@ from pto_wsp.backends.cuda.orders import Turns, check_orders
 from pto_wsp.backends.cuda.priority import find_levels
 from pto_wsp.backends.cuda.regions import Regions, page_name
 from pto_wsp.backends.cuda.schedule import read_schedule
+from pto_wsp.backends.cuda.stealing import STEALING, Stealing
 from pto_wsp.backends.cuda.sync import Group, Tasks, Wait
 from pto_wsp.backends.cuda.taking import SPLITMIX, Taking
 from pto_wsp.backends.cuda.temporaries import Temporaries
@@ -59,6 +60,7 @@ class Writer:
         self._plan = plan
         self._workers = workers
         self.slants: tuple[Slant, ...] = ()
+        self.by_rows: tuple[Slant, ...] = ()
         self.schedule = read_schedule(plan)
         self.nest: Block
         self.nest, self.sync, self.ordered = synchronise(
@@ -78,7 +80,8 @@ class Writer:
         self._recorder: timeline.Recorder | None = None
         if plan.is_traced:
             self.records = timeline.Shape.of(plan, self.nest, self.sync)
-            self._recorder = timeline.Recorder(self.code, self.records)
+            stolen = "" if self.taking is None else self.taking.stolen
+            self._recorder = timeline.Recorder(self.code, self.records, stolen)
 
     def _make_taking(self) -> Taking | None:
         """How tasks are dealt out, if the schedule says so."""
@@ -88,11 +91,10 @@ class Writer:
             return None
         keys = Keys(plan, {site: tasks.loops for site, tasks in sync.tasks.items()})
         schedule.check_keys(keys)
-        levels = find_levels(plan, schedule, keys, sync)
-        return Taking(
-            *(plan, schedule, self.code, self.counter, self.counters),
-            *(self.turns, keys, levels),
-        )
+        parts = plan, schedule, self.code, self.counter, self.counters, self.turns, keys
+        if schedule.steals:
+            return Stealing(*parts, self._workers)
+        return Taking(*parts, find_levels(plan, schedule, keys, sync))
 
     def _weight(self, call: Call, scope: Scope) -> str:
         """Tickets of a call: none if the last task it waits for runs it, unless there is none."""
@@ -173,6 +175,9 @@ class Writer:
 
     def _number_by_diagonals(self) -> None:
         found = Diagonals(self.code, self.counter, self.nest, self.sync, self._workers)
+        if self.schedule.steals:  # a range of numbers along diagonals would be one block's
+            self.by_rows = tuple(found.slants.values())
+            return
         self.counter.slanted = found
         self.slants = tuple(found.slants.values())
         if self.records is not None:
@@ -219,9 +224,13 @@ class Writer:
         code = self.code
         if any(self.calls.faults.values()):
             self._faults.end()
+        if self.taking is not None:
+            self.taking.end()
         code.line("tl.debug_barrier()")
         code.line(f'ended = tl.atomic_add(CTRL + {Word.ENDED:d}, 1, sem="acq_rel")')
         with code.block("if ended == blocks - 1:"):
+            if self.taking is not None:
+                self.taking.end_last()
             code.line(f"tl.store(CTRL + {Word.TICKET:d}, 0)")
             code.line(f"tl.store(CTRL + {Word.ENDED:d}, 0)")
             code.line(f"tl.store(CTRL + {Word.EVENTS_USED:d}, tl.where(fits, events, 0).to({I32}))")
@@ -426,6 +435,7 @@ def module_of(
         helper_text(helpers),
         HELPERS + timeline.HELPERS if traced else HELPERS,
         *([] if writer.taking is None else [SPLITMIX]),
+        *([STEALING] if writer.schedule.steals else []),
         *(function.text for function in writer.calls.functions.values()),
         f"@triton.jit(do_not_specialize={counts!r})",
         f"def persistent({', '.join([*declared, *fixed, *more])}):",
@@ -446,7 +456,8 @@ def module_of(
         rides,
         ordered=writer.ordered,
         diagonals=tuple((slant.outer.axis, slant.inner.axis) for slant in writer.slants),
-        together=bool(writer.waits) and writer.schedule.pins,
+        by_rows=tuple((slant.outer.axis, slant.inner.axis) for slant in writer.by_rows),
+        together=bool(writer.waits) and writer.schedule.together,
         direct=not writer.waits and not writer.schedule.in_order,
         records=writer.records,
     )

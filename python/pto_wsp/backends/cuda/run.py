@@ -143,6 +143,7 @@ class CudaRun:
             began_ns=self._began,
             workspace_bytes=self._need[Need.SPACE] if self._ended else 0,
             workers=self._engine.workers,
+            stolen=self._need[Need.STOLEN] if self._ended else 0,
             trace_dropped=tasks - len(self._recorded.pieces[0]) if traced else 0,
         )
 
