@@ -19,6 +19,7 @@ from pto_wsp.kernels.triton_code import TritonOptions
 
 from .programs import PROGRAMS
 from .test_any_schedule import DIRECTED, HERE
+from .test_control_faults import CONTROL
 from .watching import grouped, ragged
 
 pytestmark = pytest.mark.compiled
@@ -35,6 +36,7 @@ CASES = {
     **{f"ragged {how}": lambda how=how: DIRECTED[how](ragged([3, 1]).workload) for how in WALKED},
     **{f"alike {how}": lambda how=how: DIRECTED[how](grouped([[2]]).workload) for how in WALKED},
     **{f"turns {name}": made for name, made in TURNS.items()},
+    **{f"control, {name}": made for name, (made, _, _) in CONTROL.items()},
 }
 
 

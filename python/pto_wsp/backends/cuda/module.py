@@ -80,6 +80,7 @@ class Word(IntEnum):
     EVENTS_USED = 7  # counters that the last run used, which the next one clears
     SEEN = 8  # what a counter said when a wait for it was given up
     WANTED = 9  # and what it should have said
+    CONTROL = 10  # whether something is wrong with control
     KERNEL = 16  # whether a kernel has failed
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pto_wsp.backends.cuda import timeline
-from pto_wsp.backends.cuda.calls import Calls
+from pto_wsp.backends.cuda.calls import PAGES, Calls
 from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
+from pto_wsp.backends.cuda.control import ControlWalk
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
 from pto_wsp.backends.cuda.diagonals import Diagonals, Slant
 from pto_wsp.backends.cuda.faults import FaultLines
 from pto_wsp.backends.cuda.keys import Keys
+from pto_wsp.backends.cuda.mistakes import Mistakes
 from pto_wsp.backends.cuda.module import (
     FIXED,
     HELPERS,
@@ -71,7 +73,8 @@ class Writer:
         self.counters = Counters(plan, self.nest, self.code, self.counter, self.sync)
         self.regions = Regions(plan, self.code)
         self.temps = Temporaries(plan, self.nest, self.code, self.counter, self.counters)
-        self.calls = Calls(plan, self.code, self.regions, self.temps, options)
+        self.mistakes = None if expanded else Mistakes(plan, self.code)
+        self.calls = Calls(plan, self.code, self.regions, self.temps, options, self.mistakes)
         self.waits: list[Wait] = []
         self.turns = Turns(plan, self.schedule, self.code, self.counter, workers)
         self.taking = self._make_taking()
@@ -228,6 +231,8 @@ class Writer:
             self.taking.end()
         code.line("tl.debug_barrier()")
         code.line(f'ended = tl.atomic_add(CTRL + {Word.ENDED:d}, 1, sem="acq_rel")')
+        if self.mistakes is not None:
+            ControlWalk(self._plan, code, self.counter, self.mistakes).write(self.nest)
         with code.block("if ended == blocks - 1:"):
             if self.taking is not None:
                 self.taking.end_last()
@@ -434,6 +439,7 @@ def module_of(
         HEADER,
         helper_text(helpers),
         HELPERS + timeline.HELPERS if traced else HELPERS,
+        *([PAGES] if writer.calls.checks_pages else []),
         *([] if writer.taking is None else [SPLITMIX]),
         *([STEALING] if writer.schedule.steals else []),
         *(function.text for function in writer.calls.functions.values()),

@@ -15,6 +15,7 @@ from pto_wsp.backends.cuda.expansion import Table
 from pto_wsp.backends.cuda.module import NEED_WORDS, Fault, Module, Need, Word
 from pto_wsp.errors import ExecutionError, PtoError
 from pto_wsp.plan import Plan
+from pto_wsp.runtime.bindings import Bound
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 
@@ -23,11 +24,12 @@ _U64 = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Inputs:
-    """What a run was given, on the device: by symbol, PyTorch tensors and numbers. `copied` are
-    arrays of the host that tasks write."""
+    """What a run was given, on the device: by symbol, PyTorch tensors and numbers. `arrays` are
+    those of the host, which were copied there, and `copied` those of them that tasks write."""
 
     tensors: dict[int, Any] = field(default_factory=dict[int, Any])
     numbers: dict[int, int | float] = field(default_factory=dict[int, int | float])
+    arrays: dict[int, npt.NDArray[Any]] = field(default_factory=dict[int, npt.NDArray[Any]])
     copied: dict[int, npt.NDArray[Any]] = field(default_factory=dict[int, npt.NDArray[Any]])
 
 
@@ -78,12 +80,13 @@ class CudaRun:
             return
         try:
             words = self._engine.words()
-            if words[Word.ERROR] == Fault.CAPACITY:
+            self._error = self._mistake(words)
+            if self._error is None and words[Word.ERROR] == Fault.CAPACITY:
                 self._engine.grow()
                 self._records = self._launch()
                 words = self._engine.words()
             self._need = self._engine.needs()
-            self._error = self._fault(words)
+            self._error = self._error or self._mistake(words) or self._fault(words)
         except ExecutionError as error:
             self._error = error
         for symbol, array in self._inputs.copied.items():
@@ -106,11 +109,20 @@ class CudaRun:
         numbers = {"tickets": self._need[Need.TICKETS], "tasks": self._need[Need.TASKS]}
         self._read = timeline.read(self._engine.plan, shape, records, **numbers)
 
+    def _mistake(self, words: list[int]) -> PtoError | None:
+        """What the reference finds wrong with control, where the device has found something."""
+        if words[Word.CONTROL] == 0:
+            return None
+        return faults.mistake(self._engine.plan, self._given())
+
+    def _given(self) -> tuple[Bound, ...]:
+        inputs = self._inputs
+        return faults.on_host(self._engine.plan, inputs.tensors, inputs.numbers, inputs.arrays)
+
     def _fault(self, words: list[int]) -> PtoError | None:
         if words[Word.ERROR] == Fault.NONE and words[Word.KERNEL] == 0:
             return None
-        plan, inputs = self._engine.plan, self._inputs
-        given = faults.on_host(plan, inputs.tensors, inputs.numbers)
+        plan, given = self._engine.plan, self._given()
         table = self._engine.table if self._module.expanded else None
         return faults.told(plan, self._module, words, self._engine.details(), given, table)
 
