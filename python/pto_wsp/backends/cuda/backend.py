@@ -127,6 +127,7 @@ class CudaEngine:
         self._nothing = Known(trusts_pages=not CHECK_PAGES.of(options))  # known of tensors
         self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
         self._again: _Again | None = None
+        self.launched = self.suspect = 0
         self._captured = False
         self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
         self._relaunch: Callable[[], None] | None = None
@@ -405,6 +406,8 @@ class CudaEngine:
     def words(self) -> list[int]:
         """The control words. After a fault everything is as at the beginning."""
         found = [int(word) for word in self._ctrl.cpu()]
+        if found[Word.CONTROL]:
+            self.suspect = self.launched
         if found[Word.ERROR] or found[Word.KERNEL] or found[Word.CONTROL]:
             self._ctrl.zero_()
             self._events.zero_()

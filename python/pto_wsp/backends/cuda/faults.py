@@ -192,14 +192,24 @@ def _outside(
 
 
 def mistake(plan: Plan, inputs: tuple[Bound, ...]) -> ExecutionError | None:
-    """What the reference finds wrong when it goes through all tasks, first of all; None if that is
-    nothing: products are compared as floats on the device, which is a little too strict."""
+    """What the reference finds wrong, first of all, when it goes through the tasks of a run; None
+    if that is nothing: then it was another run."""
     try:
         for _ in Walk(BoundPlan(plan, inputs)).tasks():
             pass
     except ExecutionError as error:
         return error
     return None
+
+
+def mistake_before() -> ExecutionError:
+    """Of a run whose values nobody has any more."""
+    return ExecutionError(
+        ErrorCode.ARITHMETIC,
+        "control of a run before this one had a mistake",
+        why="nobody waited for it, and the values that it had are gone",
+        fix="use execute() instead of enqueue(), which tells what is wrong with a run",
+    )
 
 
 def _awaited(plan: Plan, wait: Wait, words: list[int], details: list[int]) -> str:

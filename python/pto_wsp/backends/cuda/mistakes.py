@@ -20,6 +20,7 @@ from pto_wsp.backends.cuda.keys import constant
 from pto_wsp.plan import Axis, Expr, ExprOp, Instr, Op, Plan
 
 _LIMIT = float(1 << 63)
+_BEYOND = _LIMIT * (1 + 2.0**-50)  # a product of floats is no larger if that of integers fits
 _DIVISIONS = (ExprOp.FLOORDIV, ExprOp.MOD)
 _LARGEST_EXTENT = 1 << 48  # of an array; memory has no more
 
@@ -176,7 +177,7 @@ class Mistakes:
             self.say(at, f"{values[1]} == tl.full((), 0, {I64})")
         else:
             a, b = (f"(tl.full((), 0, {I64}) + {value}).to(tl.float64)" for value in values)
-            self.say(at, f"tl.abs({a} * {b}) >= {_LIMIT}")
+            self.say(at, f"tl.abs({a} * {b}) >= {_BEYOND}")
 
     def _select(self, e: Expr, at: At) -> None:
         self.look(e.a, at)
