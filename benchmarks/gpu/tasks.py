@@ -12,7 +12,21 @@ import numpy as np
 
 from benchmarks.gpu.rows import Bar, Report
 from benchmarks.gpu.timing import bindable, graph_us, interpreted, program_us, torch, where
-from pto_wsp import DenseDyn, DType, In, InOut, Out, P, Program, Tensor, Tile, kernel, pto, workload
+from pto_wsp import (
+    DenseDyn,
+    DType,
+    In,
+    InOut,
+    Out,
+    P,
+    Program,
+    ReadyPolicy,
+    Tensor,
+    Tile,
+    kernel,
+    pto,
+    workload,
+)
 
 SECTION = "tasks"
 TASKS_PER_S = 500e6
@@ -80,8 +94,9 @@ def _wavefront(side: int) -> Any:
 
 def measure(report: Report, *, tiny: bool) -> None:
     rows, cols = (4, 4) if tiny else (4096, 4096)
-    with report.case(SECTION, "independent"):
-        _independent(report, rows, cols)
+    for name, directed in _TAKEN.items():
+        with report.case(SECTION, f"independent{name}"):
+            _independent(report, directed(_grid(rows, cols)), rows, cols, name)
     length = 8 if tiny else 10_000
     for name, body in (("empty", hop), ("with an increment", increment)):
         with report.case(SECTION, f"chain, {name}"):
@@ -91,18 +106,28 @@ def measure(report: Report, *, tiny: bool) -> None:
             _wave(report, side)
 
 
-def _independent(report: Report, rows: int, cols: int) -> None:
-    program = _compiled(_grid(rows, cols))
+# How blocks take tasks: from one counter, or from a range of their own and then from others.
+_TAKEN: dict[str, Callable[[Any], Any]] = {
+    "": lambda work: work,
+    ", ranges and stealing": lambda work: work.task_graph(ready=ReadyPolicy.work_steal()),
+}
+
+
+def _independent(report: Report, made: Any, rows: int, cols: int, name: str) -> None:
+    program = _compiled(made)
     x = torch().zeros((_SIDE * cols, _SIDE), device=where())
     given = {"X": bindable(x)}
     program.execute(**given)
     wrong = "" if program.stats.tasks == rows * cols else f"{program.stats.tasks} tasks"
+    more = {"stolen": program.stats.stolen} if name else {}
     us = program_us(program, [given])
     report.row(
-        *(SECTION, f"{rows * cols / 1e6:.1f} M empty tasks", rows * cols / us.median / 1e-6, "1/s"),
-        bar=Bar(TASKS_PER_S, at_least=True),
+        *(SECTION, f"{rows * cols / 1e6:.1f} M empty tasks{name}"),
+        *(rows * cols / us.median / 1e-6, "1/s"),
+        bar=None if name else Bar(TASKS_PER_S, at_least=True),
         wrong=wrong,
         us=us.median,
+        **more,
     )
     program.close()
 

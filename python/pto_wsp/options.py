@@ -151,10 +151,19 @@ ALLOW_HOST_EXPAND = Option(
     _is_bool,
 )
 
+CHECK_PAGES = Option(
+    "check_pages",
+    "True or False",
+    True,
+    "whether the page numbers of a task are compared with the pool before it runs",
+    _is_bool,
+)
+
 COMMON: tuple[Option[Any], ...] = (OPTIMIZATION_LEVEL, ENABLE_DEBUG, ENABLE_PROFILING, VERIFY)
 OPTIONS: tuple[Option[Any], ...] = (
     *(*COMMON, NUM_THREADS, SEED, WORKSPACE_LIMIT),
     *(NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32, ALLOW_HOST_EXPAND),
+    CHECK_PAGES,
 )
 
 # By name: why there is no such option, and what to do instead.

@@ -37,8 +37,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 @dataclass
 class Found:
     """What became of a program. `status`: equal, WRONG, FAILED, refused, skipped; "false promise"
-    where the program itself has a race; "reference raises" where that finds a mistake in control
-    that a GPU does not look for."""
+    where the program itself has a race; "reference raises" where that finds a mistake that a GPU
+    does not look for."""
 
     name: str
     kind: str

@@ -26,7 +26,11 @@ from .stepping import stepped
 
 ON_GPU = not device.is_interpreted()
 PARTS = DispatchPolicy.static_partition([(0, 3), (3, 4), (4, 9)])
+STEAL = ReadyPolicy.work_steal()
 DIRECTED = {
+    "steal": lambda w: w.task_graph(ready=STEAL),
+    "steal keys": lambda w: DIRECTED["affinity"](w).task_graph(ready=STEAL),
+    "steal pools": lambda w: DIRECTED["pools"](w).task_graph(ready=STEAL),
     "fifo": lambda w: w.task_graph(ready=ReadyPolicy.fifo()),
     "robin": lambda w: w.dispatch(DispatchPolicy.round_robin(3)),
     "parts": lambda w: w.dispatch(PARTS),
@@ -43,6 +47,9 @@ DIRECTED = {
 }
 ROWS = ("near", "turns", "parallel")  # those that name a loop
 HERE = {
+    "steal": "temporaries",
+    "steal keys": "two_parts",
+    "steal pools": "chains",
     "fifo": "temporaries",
     "robin": "steps",
     "parts": "two_parts",

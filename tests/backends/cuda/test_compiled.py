@@ -19,6 +19,7 @@ from pto_wsp.kernels.triton_code import TritonOptions
 
 from .programs import PROGRAMS
 from .test_any_schedule import DIRECTED, HERE
+from .test_control_faults import CONTROL
 from .watching import grouped, ragged
 
 pytestmark = pytest.mark.compiled
@@ -28,13 +29,14 @@ TURNS = {
     "groups": lambda: grouped([[1, 2], [0, 3]]).workload.order(groups=Interleaved(2)),
     "alike": lambda: grouped([[1, 2]]).workload.order(groups=Interleaved(2)),
 }
-WALKED = ("affinity", "hash", "pools", "priority", "parts", "robin")
+WALKED = ("affinity", "hash", "pools", "priority", "parts", "robin", "steal", "steal keys")
 CASES = {
     **{name: lambda name=name: PROGRAMS[name]().workload for name in PROGRAMS},
     **{how: lambda how=how: DIRECTED[how](PROGRAMS[HERE[how]]().workload) for how in HERE},
     **{f"ragged {how}": lambda how=how: DIRECTED[how](ragged([3, 1]).workload) for how in WALKED},
     **{f"alike {how}": lambda how=how: DIRECTED[how](grouped([[2]]).workload) for how in WALKED},
     **{f"turns {name}": made for name, made in TURNS.items()},
+    **{f"control, {name}": made for name, (made, _, _) in CONTROL.items()},
 }
 
 

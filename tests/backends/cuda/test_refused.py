@@ -18,7 +18,6 @@ from pto_wsp import (
     Out,
     P,
     PagedTensor,
-    ReadyPolicy,
     ScheduleError,
     StartPolicy,
     TaskWindow,
@@ -111,7 +110,6 @@ ROBIN = DispatchPolicy.round_robin(2)
             "ever full",
             "TaskWindow(8)",
         ),
-        (lambda w: w.task_graph(ready=ReadyPolicy.work_steal()), "no queue", "ReadyPolicy.fifo()"),
         (
             lambda w: w.task_graph(start=StartPolicy.after_orchestration()),
             "before they run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pto_wsp.backends.cuda.expanded import write_expanded
 from pto_wsp.backends.cuda.expansion import Expansion, Table
 from pto_wsp.backends.cuda.explain import explain
 from pto_wsp.backends.cuda.faults import Places, on_host
+from pto_wsp.backends.cuda.layouts import Layouts
 from pto_wsp.backends.cuda.module import (
     CTRL_WORDS,
     MOST_TASKS,
@@ -41,6 +42,7 @@ from pto_wsp.kernels.triton_code import TritonOptions
 from pto_wsp.options import (
     ALLOW_HOST_EXPAND,
     BLOCKS_PER_SM,
+    CHECK_PAGES,
     MAX_REGISTERS,
     NUM_STAGES,
     NUM_WARPS,
@@ -50,7 +52,6 @@ from pto_wsp.plan import (
     NONE,
     Access,
     AccessMode,
-    Axis,
     Plan,
     Section,
     Symbol,
@@ -75,7 +76,7 @@ class CudaBackend:
         option.name
         for option in (
             *(NUM_WARPS, NUM_STAGES, BLOCKS_PER_SM, MAX_REGISTERS, TF32),
-            ALLOW_HOST_EXPAND,
+            *(ALLOW_HOST_EXPAND, CHECK_PAGES),
         )
     )
 
@@ -123,8 +124,10 @@ class CudaEngine:
         self._launch_options: dict[str, int] = {"num_warps": NUM_WARPS.of(options)}
         if MAX_REGISTERS.of(options):
             self._launch_options["maxnreg"] = MAX_REGISTERS.of(options)
+        self._nothing = Known(trusts_pages=not CHECK_PAGES.of(options))  # known of tensors
         self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
         self._again: _Again | None = None
+        self.launched = self.suspect = 0
         self._captured = False
         self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
         self._relaunch: Callable[[], None] | None = None
@@ -137,6 +140,7 @@ class CudaEngine:
         self._events = torch.zeros(2 * _FIRST_EVENTS, dtype=torch.int32, device=where)
         self._space = torch.empty(_FIRST_SPACE, dtype=torch.int8, device=where)
         self._written = _written(plan)
+        self._layouts = Layouts(plan)
         self._trace = Room(plan, self.workers) if plan.is_traced else None
         # Polls of a counter before a wait is given up. The interpreter runs one block after the
         # other, so that whoever waits there waits for ever.
@@ -145,19 +149,19 @@ class CudaEngine:
     def _first_module(self) -> Module:
         """With nothing known of tensors; it says what should be."""
         try:
-            found = write_module(self.plan, self._triton, Known(), self.workers)
+            found = write_module(self.plan, self._triton, self._nothing, self.workers)
             if not (found.ordered and ALLOW_HOST_EXPAND.of(self._options)):
                 return found
         except CompileError as refusal:
             if not ALLOW_HOST_EXPAND.of(self._options) or refusal.code is not Code.TARGET_LIMIT:
                 raise
         self._expansion = Expansion(self.plan, depth_of(self.plan))
-        return self._write(Known())
+        return self._write(self._nothing)
 
     def _write(self, known: Known) -> Module:
         if self._expansion is None:
             return write_module(self.plan, self._triton, known, self.workers)
-        return write_expanded(self.plan, self._triton, known)
+        return write_expanded(self.plan, self._triton, known, self.workers)
 
     @property
     def table(self) -> Table | None:
@@ -206,7 +210,7 @@ class CudaEngine:
 
     def _inputs(self, bindings: tuple[Bound, ...]) -> Inputs:
         found = Inputs()
-        arrays: dict[int, npt.NDArray[Any]] = {}
+        arrays = found.arrays
         for symbol, bound in enumerate(bindings):
             value = bound.value
             if isinstance(value, DeviceArray):
@@ -221,6 +225,7 @@ class CudaEngine:
             else:
                 found.numbers[symbol] = value
         self._check_apart(arrays, found)
+        self._layouts.check(found.tensors, arrays)
         return found
 
     def _check_apart(self, arrays: dict[int, npt.NDArray[Any]], inputs: Inputs) -> None:
@@ -279,7 +284,7 @@ class CudaEngine:
             place = tensor.data_ptr(), tensor.stride(), tensor.shape
             if places.setdefault(place, index) != index:
                 same[index] = places[place]
-        return Known(extents, strides, same)
+        return replace(self._nothing, extents=extents, strides=strides, same=same)
 
     def _launch(
         self, module: Module, kernel: Any, inputs: Inputs, *, hashed: bool, room: int | None = None
@@ -332,7 +337,7 @@ class CudaEngine:
         return ExecutionError(
             Code.MACHINE_RESOURCES,
             f"{self.workers} blocks would have to run at a time",
-            why=f"the schedule says who runs a task, tasks wait for each other, and {why}",
+            why=f"the schedule says whose a task is, tasks wait for each other, and {why}",
             fix="use fewer blocks (blocks_per_sm, max_registers, fewer in the schedule), or leave "
             "the directive out: without it no block waits for one that does not run",
         )
@@ -347,7 +352,8 @@ class CudaEngine:
                 "a program whose tasks the host lists cannot be captured in a CUDA graph",
                 why="the list is that of one run, and replays may have other lengths",
             )
-        return self._expansion.arguments(on_host(self.plan, inputs.tensors, inputs.numbers))
+        given = on_host(self.plan, inputs.tensors, inputs.numbers, inputs.arrays)
+        return self._expansion.arguments(given)
 
     def _value(self, inputs: Inputs, argument: Argument) -> Any:
         match argument.kind:
@@ -400,7 +406,9 @@ class CudaEngine:
     def words(self) -> list[int]:
         """The control words. After a fault everything is as at the beginning."""
         found = [int(word) for word in self._ctrl.cpu()]
-        if found[Word.ERROR] or found[Word.KERNEL]:
+        if found[Word.CONTROL]:
+            self.suspect = self.launched
+        if found[Word.ERROR] or found[Word.KERNEL] or found[Word.CONTROL]:
             self._ctrl.zero_()
             self._events.zero_()
         return found
@@ -428,26 +436,7 @@ class CudaEngine:
         return ReferenceBackend().load(self.plan, self._kernels, {}).descriptors(bindings, layout)
 
     def explain(self, stats: Stats | None) -> list[Explained]:
-        loops = [
-            Explained(
-                f"parallel loop {loop.axis!r}: one iteration after the other",
-                *(str(loop), ""),
-                self.plan.loc(Section.SITE, loop.site),
-            )
-            for loop in self.module.ordered
-        ]
-        axes = self.plan.records(Axis)
-        slanted = [
-            Explained(
-                "parallel loops "
-                + " and ".join(repr(self.plan.string(axes[a].name)) for a in pair),
-                *("tasks are numbered along diagonals, since rows wait for their columns", ""),
-                self.plan.loc(Section.AXIS, pair[0]),
-            )
-            for pair in self.module.diagonals
-        ]
-        lost = 0 if stats is None else stats.trace_dropped
-        return explain(self.plan, self.module, self.workers, lost) + loops + slanted
+        return explain(self.plan, self.module, self.workers, stats)
 
     def clone(self) -> CudaEngine:
         return CudaEngine(self.plan, self._kernels, self._options)

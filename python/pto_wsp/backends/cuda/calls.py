@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from pto_wsp.backends.cuda.code import I64, Code, Scope
-from pto_wsp.backends.cuda.counting import Found
+from pto_wsp.backends.cuda.control import call_nodes
+from pto_wsp.backends.cuda.counting import I32, Found
 from pto_wsp.backends.cuda.faults import FaultLines
-from pto_wsp.backends.cuda.nest import Call
+from pto_wsp.backends.cuda.mistakes import At, Mistakes
+from pto_wsp.backends.cuda.nest import Branch, Call, Loop
 from pto_wsp.backends.cuda.regions import Regions, Span
 from pto_wsp.backends.cuda.temporaries import Temporaries
 from pto_wsp.dtypes import DType
 from pto_wsp.kernels.tile_body import kernel_params, tile_kernel
 from pto_wsp.kernels.triton_code import ParamFacts, Role, TritonOptions, TritonSource, emit_triton
-from pto_wsp.plan import Access, Kernel, Param, ParamKind, Plan, Site, StorageClass
+from pto_wsp.plan import Access, Axis, Kernel, Param, ParamKind, Plan, Site, StorageClass
 from pto_wsp.plan.hashing import (
     COUNTS,
     INDICES,
@@ -24,6 +28,24 @@ from pto_wsp.plan.hashing import (
     TENSORS,
     coefficient,
 )
+
+# Pages that a task reads: their numbers are looked at before it, 256 at a time, and not where it
+# reads them, since that is the innermost loop of attention.
+PAGES = '''
+@triton.jit
+def pto_pages(row, step, first, last, count, there, some):
+    """Whether a region is there and, if it has elements, the numbers of its pages are from 0 to
+    below `count`."""
+    at = tl.full((), 0, tl.int64) + first
+    end = tl.where(there & some, last, at - 1)
+    wrong = tl.full((), 0, tl.int32)
+    while at <= end:
+        place = at + tl.arange(0, 256)
+        number = tl.load(row + place * step, mask=place <= end, other=0)
+        wrong = tl.maximum(wrong, tl.max(tl.where((number < 0) | (number >= count), 1, 0), 0))
+        at += 256
+    return there & (wrong == 0)
+'''
 
 _VALUES = (ParamKind.SCALAR, ParamKind.CONSTEXPR)
 _UNSEEN = (ParamKind.CONSTEXPR, ParamKind.TOKEN)  # what a tile kernel does not see
@@ -43,7 +65,13 @@ class Calls:
     regions."""
 
     def __init__(
-        self, plan: Plan, code: Code, regions: Regions, temps: Temporaries, options: TritonOptions
+        self,
+        plan: Plan,
+        code: Code,
+        regions: Regions,
+        temps: Temporaries,
+        options: TritonOptions,
+        mistakes: Mistakes | None,
     ) -> None:
         self._plan = plan
         self._code = code
@@ -55,6 +83,8 @@ class Calls:
         self.functions: dict[tuple[int, tuple[ParamFacts, ...]], TritonSource] = {}
         self.faults: dict[int, tuple[str, ...]] = {}
         self._fault_lines = FaultLines(plan, code)
+        self._mistakes = mistakes
+        self.checks_pages = False
 
     def write(self, call: Call, found: Found) -> None:
         """One task: its kernel, unless a region of it does not exist."""
@@ -68,7 +98,9 @@ class Calls:
         function = self._function(kernel, params, given, scope)
         self.faults[call.site] = function.faults
         scalars = self._scalars(call, params, scope)
-        arguments = self._arguments(function, params, given, scalars, scope)
+        conditions += self._control(call, params, found)
+        conditions = self._on_pages(params, given, conditions, scope)
+        arguments = self._arguments(function, params, given, scalars, scope, conditions)
         with code.block("if HASH:"):
             self._write_hash(call, params, given, scalars, found)
         text = f"{function.name}({', '.join(arguments)})"
@@ -107,6 +139,92 @@ class Calls:
                 text = f"tl.full((), {text}, {I64})"
             found[position] = self._code.named(text, "x")
         return found
+
+    # --- mistakes in control ---
+
+    def _control(self, call: Call, params: tuple[Param, ...], found: Found) -> list[str]:
+        """Conditions under which the values of a task are numbers that fit. What the loops around
+        it compute, and what has one value in a run, is looked at elsewhere (control.py)."""
+        mistakes, code = self._mistakes, self._code
+        if mistakes is None:
+            return []
+        conditions: list[str] = []
+        nodes = call_nodes(self._plan, call)
+        seen = self._seen_around(call, found).union(*(mistakes.once(node) for node in nodes))
+        left = [node for node in nodes if mistakes.is_left(node, seen)]
+        if left:
+            bad = code.fresh("bad")
+            code.line(f"{bad} = tl.full((), 0, {I32})")
+            at = At(found.scope, bad, "", seen)
+            for node in left:
+                mistakes.look(node, at)
+            conditions.append(f"({bad} == 0)")
+        dtypes = [DType(param.dtype) for param in params if param.kind == ParamKind.SCALAR]
+        for dtype, node in zip(dtypes, call.scalars, strict=True):
+            conditions += self._fits(dtype, node, found.scope)
+        return conditions
+
+    def _seen_around(self, call: Call, found: Found) -> set[int]:
+        """Nodes that are looked at where loops, conditions and temporaries are."""
+        assert self._mistakes is not None
+        axes, nodes = self._plan.records(Axis), list[int]()
+        for item, _ in found.path:
+            if isinstance(item, Loop):
+                nodes += [axes[item.axis].start, axes[item.axis].extent]
+            elif isinstance(item, Branch):
+                nodes.append(item.condition)
+        for number in call.accesses:
+            tensor = self._accesses[number].tensor
+            if self._regions.kind(tensor) == StorageClass.TEMP:
+                nodes += self._regions.shape_nodes(tensor)
+        return set[int]().union(*(self._mistakes.sure(node) for node in nodes))
+
+    def _fits(self, dtype: DType, node: int, scope: Scope) -> list[str]:
+        """Whether a scalar is one of its type."""
+        assert self._mistakes is not None
+        if dtype in _FLOATS or dtype is DType.I64:
+            return []
+        low, high = (0, 1) if dtype is DType.BOOL else _range(dtype)
+        known = self._mistakes.bounds(node)
+        value = self._code.value(node, scope)
+        found = [f"({value} >= {low})"] if known[0] < low else []
+        return found + ([f"({value} <= {high})"] if known[1] > high and high < 1 << 63 else [])
+
+    def _on_pages(
+        self,
+        params: tuple[Param, ...],
+        given: dict[int, Given],
+        conditions: list[str],
+        scope: Scope,
+    ) -> list[str]:
+        """The conditions and, where there are regions of paged tensors, that their pages are those
+        of the pool: one name for all of it."""
+        code, pools = self._code, dict[tuple[str, ...], list[str]]()
+        paged = [p for p, e in given.items() if self._is_paged(e)]
+        for position in paged:
+            access, spans = given[position].access, given[position].spans
+            place, count = self._regions.on_pages(access, spans, scope)
+            extents = [span.extent for span in spans if not span.extent.isdigit()]
+            some = " & ".join(f"({extent} > 0)" for extent in dict.fromkeys(extents)) or "True"
+            alone = params[position].kind != ParamKind.PAGED
+            if alone and self._mistakes is not None:
+                conditions = [*conditions, f"((({some}) == 0) | ({place[2]} == {place[3]}))"]
+            if self._mistakes is not None and not code.known.trusts_pages:
+                pools.setdefault((*place, some), []).append(count)
+        if not paged:
+            return conditions
+        there = code.named(" & ".join(conditions) or "tl.full((), 1, tl.int1)", "there")
+        for (*place, some), counts in pools.items():
+            self.checks_pages = True
+            count = counts[0]
+            for other in dict.fromkeys(counts[1:]):
+                count = f"tl.minimum({count}, {other})"
+            text = f"pto_pages({', '.join(place)}, {count}, {there}, {some})"
+            there = code.named(text, "there")
+        return [there]
+
+    def _is_paged(self, given: Given) -> bool:
+        return self._regions.kind(given.access.tensor) == StorageClass.PAGED
 
     # --- which form ---
 
@@ -171,6 +289,7 @@ class Calls:
         given: dict[int, Given],
         scalars: dict[int, str],
         scope: Scope,
+        conditions: list[str],
     ) -> list[str]:
         positions = [p for p, param in enumerate(params) if param.kind not in _UNSEEN]
         found: list[str] = []
@@ -183,9 +302,10 @@ class Calls:
                 found.append(scalars[position])
                 continue
             access, spans = given[position].access, given[position].spans
-            paged = self._regions.kind(access.tensor) == StorageClass.PAGED
+            paged = self._is_paged(given[position])
             if paged and params[position].kind != ParamKind.PAGED and argument.role is Role.OFFSET:
-                found.append(self._regions.on_one_page(access, spans, scope))
+                assert len(conditions) == 1, "of pages it is known whether they are there"
+                found.append(self._regions.on_one_page(access, spans, scope, conditions[0]))
                 continue
             found.append(self._regions.argument(argument, access, spans, scope))
         return [self._code.named(text, "x") for text in found]
@@ -231,6 +351,12 @@ class Calls:
         start = f"tl.full((), {_signed(constant)}, {I64})"
         total = " + ".join([start, *terms])
         self._code.line(f"tl.atomic_add(HASHES + {lane}, pto_mix({total}))")
+
+
+def _range(dtype: DType) -> tuple[int, int]:
+    """The least and the largest number of an integer type."""
+    info = np.iinfo(dtype.numpy)
+    return int(info.min), int(info.max)
 
 
 def _signed(value: int) -> int:

@@ -105,11 +105,12 @@ class Names:
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is compiled in, by tensor and dimension: extents that make regions whole, strides, and
-    which tensor is the same as another one."""
+    which tensor is the same as another one; and whether page numbers are taken as they are."""
 
     extents: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     strides: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     same: dict[int, int] = field(default_factory=dict[int, int])
+    trusts_pages: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -130,6 +131,7 @@ class Code:
         self._shared: dict[str, str] = {}
         self._own: dict[str, str] | None = None
         self._count = 0
+        self._is_anew = False
         self.closed = Scope()
         self.symbols: set[int] = set()  # numbers and arrays that are read
         self.shapes: set[tuple[int, int]] = set()
@@ -167,6 +169,13 @@ class Code:
         self._prelude += self._lines
         self._shared |= self._own
         self._lines, self._indent, self._own = lines, indent, own
+
+    @contextmanager
+    def anew(self) -> Generator[None]:
+        """What has one value in a run is computed where it is used, and not kept for it."""
+        self._is_anew = True
+        yield
+        self._is_anew = False
 
     def fresh(self, stem: str = "v") -> str:
         self._count += 1
@@ -227,7 +236,7 @@ class Code:
     def let(self, number: int, node: int, scope: Scope) -> None:
         """Names the value of a let."""
         scope.lets[number] = self.value(node, scope)
-        if not self._depends(node):
+        if not self._depends(node) and not self._is_anew:
             self.closed.lets[number] = scope.lets[number]
 
     def enter(self, scope: Scope, level: int, name: str, *, lanes: int = 0) -> Scope:
@@ -243,6 +252,10 @@ class Code:
     def _is_outside(self, node: int, level: int) -> bool:
         """Whether a node reads neither a loop from `level` on, nor a let, which might."""
         return all(0 <= k < level for k in self._depends(node))
+
+    def is_closed(self, node: int) -> bool:
+        """Whether it has one value in a run."""
+        return not self._depends(node)
 
     def depends(self, node: int) -> frozenset[int]:
         """The loops that an expression reads; -1 - n for let n, which stands for more."""
@@ -265,7 +278,7 @@ class Code:
 
     def value(self, node: int, scope: Scope) -> str:
         """A name or number that stands for a node in a scope."""
-        if not self._depends(node):
+        if not self._depends(node) and not self._is_anew:
             if node not in self.closed.known:
                 with self.in_prelude():
                     self.closed.known[node] = self._write(self._nodes[node], self.closed)
@@ -357,7 +370,7 @@ class Code:
         def of(name: str) -> str:
             inner = scope.inner()
             inner.bound[e.arg >> 8] = name
-            inner.known = {k: v for k, v in scope.known.items() if not self._is_bound(k, e)}
+            inner.known = {k: v for k, v in scope.known.items() if not self.is_bound(k, e)}
             inner.lanes = scope.lanes or LANES
             return self._as_integer(e.c, self.value(e.c, inner))
 
@@ -376,7 +389,7 @@ class Code:
     def _as_type(self, e: Expr, total: str) -> str:
         return self.named(f"{total} != 0") if e.type == ScalarType.BOOL else total
 
-    def _is_bound(self, node: int, e: Expr) -> bool:
+    def is_bound(self, node: int, e: Expr) -> bool:
         """Whether a node reads the variable of a REDUCE or SEARCH."""
         return _BOUND + (e.arg >> 8) in self._depends(node)
 
@@ -397,7 +410,7 @@ class Code:
             middle = self.named(f"({low} + {high}) >> 1", "mid")
             inner = scope.inner()
             inner.bound[e.arg >> 8] = middle
-            inner.known = {k: v for k, v in scope.known.items() if not self._is_bound(k, e)}
+            inner.known = {k: v for k, v in scope.known.items() if not self.is_bound(k, e)}
             holds = self.value(e.c, inner)
             moved = f"({holds}) & ({low} < {high})" if scope.lanes else holds
             next_low = f"tl.where({holds}, {low}, tl.minimum({middle} + 1, {high}))"

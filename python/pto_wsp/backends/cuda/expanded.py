@@ -11,16 +11,21 @@ from pto_wsp.backends.cuda.expansion import ARGUMENTS, UNSPECIALISED
 from pto_wsp.backends.cuda.module import Module, Word
 from pto_wsp.backends.cuda.nest import Branch, Call, Loop, Path, Phases, calls
 from pto_wsp.backends.cuda.persistent import Writer, module_of
+from pto_wsp.backends.cuda.refused import refusal
+from pto_wsp.backends.cuda.schedule import Schedule
 from pto_wsp.backends.cuda.timeline import depth_of
 from pto_wsp.backends.cuda.waiting import inside
+from pto_wsp.errors import ScheduleError
 from pto_wsp.kernels.triton_code import TritonOptions
-from pto_wsp.plan import Plan
+from pto_wsp.plan import Directive, Plan
 
 
 class ExpandedWriter(Writer):
-    def __init__(self, plan: Plan, options: TritonOptions, known: Known) -> None:
-        super().__init__(plan, options, known, 0, expanded=True)
+    def __init__(self, plan: Plan, options: TritonOptions, known: Known, workers: int) -> None:
+        super().__init__(plan, options, known, workers, expanded=True)
         self._depth = depth_of(plan)
+        if self.taking is not None and self.taking.walks:
+            raise _refusal(plan, self.schedule)
 
     def write(self) -> None:
         code = self.code
@@ -28,15 +33,22 @@ class ExpandedWriter(Writer):
             self._recorder.begin()
         self.counter.depends(self.nest)  # learns what lets depend on
         self.temps.place()
+        self.counters.used = "SLOTS"
+        if self.taking is not None:
+            self.taking.place()
         with code.in_prelude():
             code.line(f"tickets = tl.full((), 0, {I64}) + TASK_COUNT")
-            code.line(f"events = tl.full((), 0, {I64}) + SLOTS")
+            code.line(f"events = tl.full((), 0, {I64}) + {self.counters.used}")
             code.line(f"space = tl.full((), 0, {I64}) + {self.temps.used}")
             code.line(f"WAIT_AT = TABLE + tickets * {1 + self._depth}")
             code.line("SIGNAL_AT = WAIT_AT + tickets + 1")
             code.line("WAITS = SIGNAL_AT + tickets + 1")
             code.line(f"SIGNALS = WAITS + tl.full((), 2, {I64}) * WAIT_COUNT")
         self._begin()
+        if self.taking is not None:
+            self.taking.write(self._listed_task)
+            self._end()
+            return
         take = f't = tl.atomic_add(CTRL + {Word.TICKET:d}, 1, sem="relaxed")'
         with code.block("if DIRECT:"):
             code.line("t = pid")
@@ -66,8 +78,8 @@ class ExpandedWriter(Writer):
                     self._recorder.end(call, found, start, rides=False)
         code.line("tl.debug_barrier()")
         code.line("at = tl.load(SIGNAL_AT + t)")
-        code.line("end = tl.load(SIGNAL_AT + t + 1)")
-        with code.block("while at < end:"):
+        code.line("stop = tl.load(SIGNAL_AT + t + 1)")
+        with code.block("while at < stop:"):
             code.line("slot = tl.load(SIGNALS + at)")
             code.line('tl.atomic_add(counters + slot, 1, sem="release")')
             code.line("at += 1")
@@ -98,8 +110,8 @@ class ExpandedWriter(Writer):
     def _waits(self, call: Call, found: Found) -> None:
         code = self.code
         code.line("at = tl.load(WAIT_AT + t)")
-        code.line("end = tl.load(WAIT_AT + t + 1)")
-        with code.block("while at < end:"):
+        code.line("stop = tl.load(WAIT_AT + t + 1)")
+        with code.block("while at < stop:"):
             code.line("slot = tl.load(WAITS + 2 * at)")
             code.line("need = tl.load(WAITS + 2 * at + 1)")
             self._faults.wait(
@@ -110,8 +122,20 @@ class ExpandedWriter(Writer):
             code.line("at += 1")
 
 
-def write_expanded(plan: Plan, options: TritonOptions, known: Known) -> Module:
+def _refusal(plan: Plan, schedule: Schedule) -> ScheduleError:
+    """Of a directive by which a block would have to look at every task."""
+    entries = schedule.entries
+    who = (Directive.POOLS, Directive.READY, Directive.STREAM_BY, Directive.DISPATCH)
+    return refusal(
+        plan,
+        next(entries[each] for each in (*who, Directive.AFFINITY) if each in entries),
+        "the host lists the tasks of this program, and a block finds them by number alone",
+        "use round_robin(n), static_partition(ranges) or ready=ReadyPolicy.work_steal()",
+    )
+
+
+def write_expanded(plan: Plan, options: TritonOptions, known: Known, workers: int) -> Module:
     """The module of a plan that is given a table of its tasks."""
-    writer = ExpandedWriter(plan, options, known)
+    writer = ExpandedWriter(plan, options, known, workers)
     made = module_of(plan, writer, *ARGUMENTS, unspecialised=UNSPECIALISED)
-    return replace(made, expanded=True, direct=False)
+    return replace(made, expanded=True, direct=False, together=writer.schedule.together)

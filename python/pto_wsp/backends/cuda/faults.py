@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from pto_wsp.backends.cuda.code import Code
 from pto_wsp.backends.cuda.counting import Found
@@ -20,6 +22,7 @@ from pto_wsp.backends.cuda.nest import Call
 from pto_wsp.backends.cuda.sync import Wait
 from pto_wsp.backends.cuda.timeline import depth_of
 from pto_wsp.backends.reference import BoundPlan, find_task
+from pto_wsp.backends.reference.walk import Walk
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code as ErrorCode
 from pto_wsp.errors import DeadlockError, ExecutionError, KernelError, PtoError, ScheduleError
@@ -183,11 +186,30 @@ def _outside(
     try:
         find_task(BoundPlan(plan, inputs), site, indices)
     except ExecutionError as error:
-        # The strides of tensors are not known here, of which only the shapes are.
-        if error.code is not ErrorCode.BINDING_ORDER:
-            return error
+        return error
     message = f"{task_text(plan, site, indices)} touches elements outside its tensors"
     return run_error(ErrorCode.OUT_OF_BOUNDS, message, loc=plan.loc(Section.SITE, site))
+
+
+def mistake(plan: Plan, inputs: tuple[Bound, ...]) -> ExecutionError | None:
+    """What the reference finds wrong, first of all, when it goes through the tasks of a run; None
+    if that is nothing: then it was another run."""
+    try:
+        for _ in Walk(BoundPlan(plan, inputs)).tasks():
+            pass
+    except ExecutionError as error:
+        return error
+    return None
+
+
+def mistake_before() -> ExecutionError:
+    """Of a run whose values nobody has any more."""
+    return ExecutionError(
+        ErrorCode.ARITHMETIC,
+        "control of a run before this one had a mistake",
+        why="nobody waited for it, and the values that it had are gone",
+        fix="use execute() instead of enqueue(), which tells what is wrong with a run",
+    )
 
 
 def _awaited(plan: Plan, wait: Wait, words: list[int], details: list[int]) -> str:
@@ -228,10 +250,13 @@ def _construct(plan: Plan, pc: int) -> str:
 
 
 def on_host(
-    plan: Plan, tensors: dict[int, Any], numbers: dict[int, int | float]
+    plan: Plan,
+    tensors: dict[int, Any],
+    numbers: dict[int, int | float],
+    arrays: dict[int, npt.NDArray[Any]],
 ) -> tuple[Bound, ...]:
     """What a run was given, by symbol: numbers, what control reads, and page tables; of other
-    tensors their shapes. Memory that nobody touches takes no room, and tensors stay apart."""
+    tensors how they lie."""
     symbols, records = plan.records(Symbol), plan.records(Tensor)
     tables = {records[t.table].symbol for t in records if t.table != NONE}
     found: list[Bound] = []
@@ -240,8 +265,25 @@ def on_host(
             found.append(Bound(index, numbers[index]))
         elif symbol.kind == SymbolKind.ARRAY or index in tables:
             found.append(Bound(index, tensors[index].cpu().numpy()))
+        elif index in arrays:
+            found.append(Bound(index, _shown(arrays[index])))
         else:
-            array = np.empty(tuple(tensors[index].shape), DType(symbol.dtype).numpy)
-            array.setflags(write=False)
-            found.append(Bound(index, array))
+            dtype = DType(symbol.dtype).numpy
+            found.append(Bound(index, _without_content(tensors[index], dtype)))
     return tuple(found)
+
+
+def _shown(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    found = array.view()
+    found.setflags(write=False)
+    return found
+
+
+def _without_content(tensor: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An array that lies as a tensor does. Memory that nobody touches takes no room."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n)
+    flat = np.empty(last + 1, dtype)
+    array = as_strided(flat, shape, tuple(s * flat.itemsize for s in strides))
+    array.setflags(write=False)
+    return array

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from pto_wsp.backends.cuda.code import I64, Code, operands
 from pto_wsp.backends.cuda.counting import Found
+from pto_wsp.backends.cuda.intervals import ANYTHING, TRUTH, Interval, combined, either
 from pto_wsp.backends.cuda.linear import linear
 from pto_wsp.backends.cuda.nest import Call, Loop
 from pto_wsp.backends.cuda.refused import refusal
 from pto_wsp.error_codes import Code as ErrorCode
 from pto_wsp.plan import NONE, Axis, Expr, ExprOp, Plan, Section
-
-# The least and the largest value, which may be infinite.
-Interval: TypeAlias = tuple[float, float]
-
-_TRUTH = frozenset(
-    {
-        *(ExprOp.EQ, ExprOp.NE, ExprOp.LT, ExprOp.LE, ExprOp.GT, ExprOp.GE),
-        *(ExprOp.AND, ExprOp.OR, ExprOp.NOT),
-    }
-)
-_ANYTHING: Interval = -math.inf, math.inf
 
 
 def reads_ordinal(plan: Plan, key: int) -> bool:
@@ -91,7 +80,7 @@ class Keys:
         node = self._nodes[key]
         match node.op:
             case ExprOp.CONST:
-                return str(_constant(node))
+                return str(constant(node))
             case ExprOp.TASK_SITE:
                 return str(call.site)
             case ExprOp.TASK_ORDINAL:
@@ -112,7 +101,7 @@ class Keys:
         node = self._nodes[key]
         match node.op:
             case ExprOp.CONST:
-                value = _constant(node)
+                value = constant(node)
                 return value, value
             case ExprOp.TASK_SITE:
                 return site, site
@@ -121,50 +110,24 @@ class Keys:
             case ExprOp.TASK_AXIS:
                 loop = self._axis(node, site)
                 return self.interval(node.b, site) if loop is None else self._indices(loop)
-            case op if op in _TRUTH:
+            case op if op in TRUTH:
                 return 0, 1
             case ExprOp.SELECT:
-                return _both(self.interval(node.b, site), self.interval(node.c, site))
+                return either(self.interval(node.b, site), self.interval(node.c, site))
             case _:
                 args = [self.interval(operand, site) for operand in operands(node)]
-                return _of(node.op, args[0], args[-1])
+                return combined(node.op, args[0], args[-1])
 
     def _indices(self, loop: Loop) -> Interval:
         axis = self._axes[loop.axis]
         start, extent = linear(self._plan, axis.start), linear(self._plan, axis.extent)
         if start is None or any(start.by_level.values()):
-            return _ANYTHING
+            return ANYTHING
         if extent is None or any(extent.by_level.values()):
             return start.constant, math.inf
         return start.constant, start.constant + max(extent.constant, 1) - 1
 
 
-def _constant(node: Expr) -> int:
+def constant(node: Expr) -> int:
     bits = node.a | node.b << 32
     return bits - (1 << 64) if bits >> 63 else bits
-
-
-def _both(a: Interval, b: Interval) -> Interval:
-    return min(a[0], b[0]), max(a[1], b[1])
-
-
-def _of(op: ExprOp, a: Interval, b: Interval) -> Interval:
-    match op:
-        case ExprOp.ADD:
-            return a[0] + b[0], a[1] + b[1]
-        case ExprOp.SUB:
-            return a[0] - b[1], a[1] - b[0]
-        case ExprOp.MIN:
-            return min(a[0], b[0]), min(a[1], b[1])
-        case ExprOp.MAX:
-            return max(a[0], b[0]), max(a[1], b[1])
-        case ExprOp.MUL:
-            ends = [x * y if x and y else 0 for x in a for y in b]
-            return min(ends), max(ends)
-        case ExprOp.FLOORDIV if b[0] >= 1 and not math.isinf(b[1]):
-            ends = [x if math.isinf(x) else x // y for x in a for y in b]
-            return min(ends), max(ends)
-        case ExprOp.MOD if b[0] >= 1:
-            return (0, min(a[1], b[1] - 1)) if a[0] >= 0 else (0, b[1] - 1)
-        case _:
-            return _ANYTHING

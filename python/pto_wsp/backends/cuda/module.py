@@ -39,7 +39,8 @@ class Module:
     the arguments that every such kernel has (FIXED). `wanted`: tensors and dimensions whose extents
     are better compiled in. `rides`: calls whose tasks are run by the last of those that they wait
     for. `ordered`: parallel loops that run as `P.seq` does. `diagonals`: axes of rows and columns
-    that are numbered so. `records`: how those of a traced plan lie."""
+    that are numbered so, `by_rows` those that are not, since blocks have ranges of numbers.
+    `records`: how those of a traced plan lie."""
 
     text: str
     arguments: tuple[Argument, ...]
@@ -49,6 +50,7 @@ class Module:
     rides: int
     ordered: tuple[OrderedLoop, ...]
     diagonals: tuple[tuple[int, int], ...]
+    by_rows: tuple[tuple[int, int], ...]
     together: bool  # whether all blocks have to run at a time
     direct: bool  # whether the first number of a block is its own
     records: Shape | None = None
@@ -78,6 +80,7 @@ class Word(IntEnum):
     EVENTS_USED = 7  # counters that the last run used, which the next one clears
     SEEN = 8  # what a counter said when a wait for it was given up
     WANTED = 9  # and what it should have said
+    CONTROL = 10  # whether something is wrong with control
     KERNEL = 16  # whether a kernel has failed
 
 
@@ -92,6 +95,7 @@ class Need(IntEnum):
     SPACE = 2
     TASKS = 3
     HASH = 4  # two of them
+    STOLEN = 6  # tasks that blocks took from others
 
 
 NEED_WORDS = 8  # behind them: which task a fault is about, faults.Places

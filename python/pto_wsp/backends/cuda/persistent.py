@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pto_wsp.backends.cuda import timeline
-from pto_wsp.backends.cuda.calls import Calls
+from pto_wsp.backends.cuda.calls import PAGES, Calls
 from pto_wsp.backends.cuda.code import I64, Code, Known, Names, Scope
+from pto_wsp.backends.cuda.control import ControlWalk
 from pto_wsp.backends.cuda.counting import I32, Counter, Finder, Found
 from pto_wsp.backends.cuda.diagonals import Diagonals, Slant
 from pto_wsp.backends.cuda.faults import FaultLines
 from pto_wsp.backends.cuda.keys import Keys
+from pto_wsp.backends.cuda.mistakes import Mistakes
 from pto_wsp.backends.cuda.module import (
     FIXED,
     HELPERS,
@@ -35,6 +37,7 @@ from pto_wsp.backends.cuda.orders import Turns, check_orders
 from pto_wsp.backends.cuda.priority import find_levels
 from pto_wsp.backends.cuda.regions import Regions, page_name
 from pto_wsp.backends.cuda.schedule import read_schedule
+from pto_wsp.backends.cuda.stealing import STEALING, Stealing
 from pto_wsp.backends.cuda.sync import Group, Tasks, Wait
 from pto_wsp.backends.cuda.taking import SPLITMIX, Taking
 from pto_wsp.backends.cuda.temporaries import Temporaries
@@ -59,6 +62,7 @@ class Writer:
         self._plan = plan
         self._workers = workers
         self.slants: tuple[Slant, ...] = ()
+        self.by_rows: tuple[Slant, ...] = ()
         self.schedule = read_schedule(plan)
         self.nest: Block
         self.nest, self.sync, self.ordered = synchronise(
@@ -69,7 +73,8 @@ class Writer:
         self.counters = Counters(plan, self.nest, self.code, self.counter, self.sync)
         self.regions = Regions(plan, self.code)
         self.temps = Temporaries(plan, self.nest, self.code, self.counter, self.counters)
-        self.calls = Calls(plan, self.code, self.regions, self.temps, options)
+        self.mistakes = None if expanded else Mistakes(plan, self.code)
+        self.calls = Calls(plan, self.code, self.regions, self.temps, options, self.mistakes)
         self.waits: list[Wait] = []
         self.turns = Turns(plan, self.schedule, self.code, self.counter, workers)
         self.taking = self._make_taking()
@@ -78,7 +83,8 @@ class Writer:
         self._recorder: timeline.Recorder | None = None
         if plan.is_traced:
             self.records = timeline.Shape.of(plan, self.nest, self.sync)
-            self._recorder = timeline.Recorder(self.code, self.records)
+            stolen = "" if self.taking is None else self.taking.stolen
+            self._recorder = timeline.Recorder(self.code, self.records, stolen)
 
     def _make_taking(self) -> Taking | None:
         """How tasks are dealt out, if the schedule says so."""
@@ -88,11 +94,10 @@ class Writer:
             return None
         keys = Keys(plan, {site: tasks.loops for site, tasks in sync.tasks.items()})
         schedule.check_keys(keys)
-        levels = find_levels(plan, schedule, keys, sync)
-        return Taking(
-            *(plan, schedule, self.code, self.counter, self.counters),
-            *(self.turns, keys, levels),
-        )
+        parts = plan, schedule, self.code, self.counter, self.counters, self.turns, keys
+        if schedule.steals:
+            return Stealing(*parts, self._workers)
+        return Taking(*parts, find_levels(plan, schedule, keys, sync))
 
     def _weight(self, call: Call, scope: Scope) -> str:
         """Tickets of a call: none if the last task it waits for runs it, unless there is none."""
@@ -173,6 +178,9 @@ class Writer:
 
     def _number_by_diagonals(self) -> None:
         found = Diagonals(self.code, self.counter, self.nest, self.sync, self._workers)
+        if self.schedule.steals:  # a range of numbers along diagonals would be one block's
+            self.by_rows = tuple(found.slants.values())
+            return
         self.counter.slanted = found
         self.slants = tuple(found.slants.values())
         if self.records is not None:
@@ -219,9 +227,15 @@ class Writer:
         code = self.code
         if any(self.calls.faults.values()):
             self._faults.end()
+        if self.taking is not None:
+            self.taking.end()
         code.line("tl.debug_barrier()")
         code.line(f'ended = tl.atomic_add(CTRL + {Word.ENDED:d}, 1, sem="acq_rel")')
+        if self.mistakes is not None:
+            ControlWalk(self._plan, code, self.counter, self.mistakes).write(self.nest)
         with code.block("if ended == blocks - 1:"):
+            if self.taking is not None:
+                self.taking.end_last()
             code.line(f"tl.store(CTRL + {Word.TICKET:d}, 0)")
             code.line(f"tl.store(CTRL + {Word.ENDED:d}, 0)")
             code.line(f"tl.store(CTRL + {Word.EVENTS_USED:d}, tl.where(fits, events, 0).to({I32}))")
@@ -425,7 +439,9 @@ def module_of(
         HEADER,
         helper_text(helpers),
         HELPERS + timeline.HELPERS if traced else HELPERS,
+        *([PAGES] if writer.calls.checks_pages else []),
         *([] if writer.taking is None else [SPLITMIX]),
+        *([STEALING] if writer.schedule.steals else []),
         *(function.text for function in writer.calls.functions.values()),
         f"@triton.jit(do_not_specialize={counts!r})",
         f"def persistent({', '.join([*declared, *fixed, *more])}):",
@@ -446,7 +462,8 @@ def module_of(
         rides,
         ordered=writer.ordered,
         diagonals=tuple((slant.outer.axis, slant.inner.axis) for slant in writer.slants),
-        together=bool(writer.waits) and writer.schedule.pins,
+        by_rows=tuple((slant.outer.axis, slant.inner.axis) for slant in writer.by_rows),
+        together=bool(writer.waits) and writer.schedule.together,
         direct=not writer.waits and not writer.schedule.in_order,
         records=writer.records,
     )

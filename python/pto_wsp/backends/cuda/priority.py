@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pto_wsp.backends.cuda.keys import Interval, Keys
+from pto_wsp.backends.cuda.intervals import Interval
+from pto_wsp.backends.cuda.keys import Keys
 from pto_wsp.backends.cuda.nest import Loop, Path, Phases
 from pto_wsp.backends.cuda.refused import refusal
 from pto_wsp.backends.cuda.schedule import Schedule

@@ -95,11 +95,13 @@ class Regions:
         known = self._code.known.strides.get((tensor, dim))
         return Names.stride(tensor, dim) if known is None else str(known)
 
+    def shape_nodes(self, tensor: int) -> list[int]:
+        record = self._tensors[tensor]
+        return [dim.shape for dim in self._dims[record.dims : record.dims + record.rank]]
+
     def shape(self, tensor: int, scope: Scope) -> list[str]:
         """Of what is not bound."""
-        record = self._tensors[tensor]
-        dims = self._dims[record.dims : record.dims + record.rank]
-        return [self._code.value(dim.shape, scope) for dim in dims]
+        return [self._code.value(node, scope) for node in self.shape_nodes(tensor)]
 
     def _temporary(self, tensor: int, scope: Scope) -> Lying:
         shape = self.shape(tensor, scope)
@@ -237,18 +239,34 @@ class Regions:
             case role:
                 raise AssertionError(role)
 
-    def on_one_page(self, access: Access, spans: list[Span], scope: Scope) -> str:
-        """The offset of a region of a paged tensor whose tokens lie on one page."""
+    def on_one_page(self, access: Access, spans: list[Span], scope: Scope, there: str) -> str:
+        """The offset of a region of a paged tensor whose tokens lie on one page. `there`: whether
+        the table has it."""
         tensor = self._tensors[access.tensor]
         pool, table = self.lying(tensor.pool, scope), self.lying(tensor.table, scope)
         self.pages.add(tensor.pool)
         page = page_name(tensor.pool)
         code, token = self._code, spans[1].start
         at = f"({_times(spans[0].start, table.strides[0])}) + ({token} // {page})"
-        number = code.named(f"tl.load({table.pointer} + {at} * {table.strides[1]}).to({I64})")
+        load = f"tl.load({table.pointer} + {at} * {table.strides[1]}, mask={there}, other=0)"
+        number = code.named(f"{load}.to({I64})")
         rest = self._offset(spans[2:], pool.strides[2:])
         inside = f"({token} % {page}) * {pool.strides[1]}"
         return code.named(f"{number} * {pool.strides[0]} + {inside} + {rest}", "off")
+
+    def on_pages(
+        self, access: Access, spans: list[Span], scope: Scope
+    ) -> tuple[tuple[str, ...], str]:
+        """Of a region of a paged tensor: the texts of where its row of the table lies, the step to
+        the next element, the first page and the last one; and how many pages the pool has."""
+        tensor = self._tensors[access.tensor]
+        table = self.lying(tensor.table, scope)
+        tokens = spans[1]
+        page = self._code.known.extents.get((tensor.pool, 1), page_name(tensor.pool))
+        last = f"{tokens.start} + ({tokens.extent} - 1) * {tokens.step}"
+        row = f"{table.pointer} + {_times(spans[0].start, table.strides[0])}"
+        place = row, table.strides[1], f"({tokens.start}) // {page}", f"({last}) // {page}"
+        return place, self._code.extent(tensor.pool, 0)
 
 
 def page_name(pool: int) -> str:
@@ -278,6 +296,8 @@ def _within(span: Span, limit: str) -> list[str]:
         return []
     last = start if extent == "1" else f"{start} + ({extent} - 1) * {step}"
     found = [] if start.isdigit() else [f"({start} >= 0)"]
+    if not step.isdigit():
+        found.append(f"({step} >= 1)")
     found.append(f"({last} < {limit})")
     inside = " & ".join(found)
     if extent.isdigit():

@@ -15,6 +15,7 @@ from pto_wsp.backends.cuda.expansion import Table
 from pto_wsp.backends.cuda.module import NEED_WORDS, Fault, Module, Need, Word
 from pto_wsp.errors import ExecutionError, PtoError
 from pto_wsp.plan import Plan
+from pto_wsp.runtime.bindings import Bound
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 
@@ -23,11 +24,12 @@ _U64 = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Inputs:
-    """What a run was given, on the device: by symbol, PyTorch tensors and numbers. `copied` are
-    arrays of the host that tasks write."""
+    """What a run was given, on the device: by symbol, PyTorch tensors and numbers. `arrays` are
+    those of the host, which were copied there, and `copied` those of them that tasks write."""
 
     tensors: dict[int, Any] = field(default_factory=dict[int, Any])
     numbers: dict[int, int | float] = field(default_factory=dict[int, int | float])
+    arrays: dict[int, npt.NDArray[Any]] = field(default_factory=dict[int, npt.NDArray[Any]])
     copied: dict[int, npt.NDArray[Any]] = field(default_factory=dict[int, npt.NDArray[Any]])
 
 
@@ -48,6 +50,9 @@ class Host(Protocol):
 
     def grow(self) -> None: ...
 
+    launched: int  # runs so far
+    suspect: int  # the last of those in which control may have a mistake; 0: there is none
+
 
 class CudaRun:
     """Launched at once; `finish` waits for the end and looks for faults."""
@@ -63,6 +68,7 @@ class CudaRun:
         self._ended = False
         self._need: list[int] = [0] * NEED_WORDS
         self._launch: Callable[[], Any] = lambda: None
+        self._number = 0
         self._records: Any = None
         self._read: Recorded | None = None
 
@@ -70,6 +76,8 @@ class CudaRun:
         """`launch` may be called again, if there was no room for the run. It gives the records of
         tasks, if there will be some."""
         self._launch = launch
+        self._engine.launched += 1
+        self._number = self._engine.launched
         self._records = launch()
 
     def finish(self) -> None:
@@ -78,12 +86,13 @@ class CudaRun:
             return
         try:
             words = self._engine.words()
-            if words[Word.ERROR] == Fault.CAPACITY:
+            self._error = self._mistake()
+            if self._error is None and words[Word.ERROR] == Fault.CAPACITY:
                 self._engine.grow()
                 self._records = self._launch()
                 words = self._engine.words()
             self._need = self._engine.needs()
-            self._error = self._fault(words)
+            self._error = self._error or self._mistake() or self._fault(words)
         except ExecutionError as error:
             self._error = error
         for symbol, array in self._inputs.copied.items():
@@ -106,11 +115,27 @@ class CudaRun:
         numbers = {"tickets": self._need[Need.TICKETS], "tasks": self._need[Need.TASKS]}
         self._read = timeline.read(self._engine.plan, shape, records, **numbers)
 
+    def _mistake(self) -> PtoError | None:
+        """What the reference finds wrong with control, where the device has found something. Runs
+        that were launched before somebody looked may each be the one."""
+        engine = self._engine
+        if self._number > engine.suspect:
+            return None
+        found = faults.mistake(engine.plan, self._given())
+        if found is None and self._number == engine.suspect:
+            found = faults.mistake_before()
+        if found is not None:
+            engine.suspect = 0
+        return found
+
+    def _given(self) -> tuple[Bound, ...]:
+        inputs = self._inputs
+        return faults.on_host(self._engine.plan, inputs.tensors, inputs.numbers, inputs.arrays)
+
     def _fault(self, words: list[int]) -> PtoError | None:
         if words[Word.ERROR] == Fault.NONE and words[Word.KERNEL] == 0:
             return None
-        plan, inputs = self._engine.plan, self._inputs
-        given = faults.on_host(plan, inputs.tensors, inputs.numbers)
+        plan, given = self._engine.plan, self._given()
         table = self._engine.table if self._module.expanded else None
         return faults.told(plan, self._module, words, self._engine.details(), given, table)
 
@@ -143,6 +168,7 @@ class CudaRun:
             began_ns=self._began,
             workspace_bytes=self._need[Need.SPACE] if self._ended else 0,
             workers=self._engine.workers,
+            stolen=self._need[Need.STOLEN] if self._ended else 0,
             trace_dropped=tasks - len(self._recorded.pieces[0]) if traced else 0,
         )
 

@@ -81,6 +81,7 @@ class Schedule:
     most_each: int = 0
     orders: list[Order] = field(default_factory=list[Order])
     fifo: bool = False
+    steals: bool = False  # blocks take tasks of others when their own are used up
     entries: dict[Directive, int] = field(default_factory=dict[Directive, int])
 
     @property
@@ -91,18 +92,23 @@ class Schedule:
     @property
     def is_plain(self) -> bool:
         """Whether any block takes the next task, from one counter."""
-        return not self.pins and self.priority is None
+        return not self.pins and self.priority is None and not self.steals
 
     @property
     def pins(self) -> bool:
-        """Whether it is said of tasks which blocks may run them."""
+        """Whether it is said of tasks which blocks they are for."""
         return self.dispatch.owner is not Owner.ANY or self.pools > 1
 
     @property
     def rides(self) -> bool:
         """Whether the last of the tasks that another one waits for may run that one: not if it is
-        said who runs it, or when."""
-        return self.is_plain and not self.in_order
+        said who runs it, or when. Stealing says neither: whoever makes a task ready runs it."""
+        return (self.is_plain or self.steals) and not self.pins and not self.in_order
+
+    @property
+    def together(self) -> bool:
+        """Whether tasks may wait for those of a block that has to run as well."""
+        return self.pins or self.steals
 
     def interleaved(self, name: str) -> Order | None:
         """How the loops over an axis are generated, if not one value after the other."""
@@ -264,11 +270,7 @@ class _Reader:
         self._found.fifo = policy == ReadyPolicy.FIFO
         if policy == ReadyPolicy.PRIORITY:
             self._found.priority = rest[0]
-        if policy == ReadyPolicy.WORK_STEAL:
-            self._refuse(
-                "a block has no queue of ready tasks that others could take from",
-                "use ready=ReadyPolicy.fifo(): any idle block takes the next task",
-            )
+        self._found.steals = policy == ReadyPolicy.WORK_STEAL
 
     def _order(self) -> None:
         name, policy = self._plan.schedule_string(self._args[0]), OrderPolicy(self._args[1])
@@ -348,6 +350,15 @@ class _Reader:
                 f"use at most {found.most} pools",
                 entry=entries[Directive.POOLS],
             )
+        if found.steals and not self._may_be_stolen():
+            self._refuse(
+                "a stream is a block, which runs its tasks one after the other"
+                if Directive.STREAMS in entries
+                else "another directive says which block runs a task",
+                "leave it out, or place tasks by dispatch(DispatchPolicy.affinity(key)), from "
+                "which others may take them",
+                entry=entries[Directive.READY],
+            )
         moved = next((o for o in found.orders if found.interleaved(o.name)), None)
         if moved is not None and self._needs_ordinals():
             self._refuse(
@@ -356,6 +367,12 @@ class _Reader:
                 "use keys of loop indices, or DispatchPolicy.round_robin(n)",
                 entry=moved.entry,
             )
+
+    def _may_be_stolen(self) -> bool:
+        """Whether tasks are placed by a key of `dispatch`, or not at all."""
+        dispatch, entries = self._found.dispatch, self._found.entries
+        placed = dispatch.owner is Owner.KEY and dispatch.key is not None
+        return dispatch.owner is Owner.ANY or (placed and Directive.STREAMS not in entries)
 
     def _needs_ordinals(self) -> bool:
         found = self._found

@@ -6,6 +6,7 @@ runs those that are its own; where the tasks of a loop have one key, they are pa
 
 A block goes through its tasks by growing number. The smallest task that has not ended is therefore
 always the next one of its block, and if all blocks run at a time, waits come to an end.
+stealing.py says what else there is where blocks take tasks of others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BY_NUMBER = (Owner.NUMBER, Owner.ORDINAL, Owner.PARTS, Owner.SPREAD)
 
 # The first number. Triton (3.6) fails to compile some loops over numbers that it knows to begin
 # with 0; that this is one it does not see.
-_ZERO = "tl.minimum(total, 0)"
+ZERO = "tl.minimum(total, 0)"
 
 SPLITMIX = '''
 @triton.jit
@@ -43,6 +44,9 @@ def pto_splitmix(z):
 
 class Taking:
     """`levels` are the least and the largest priority."""
+
+    stolen = ""  # the text of whether a task is another block's
+    whose = "me"  # whose tasks a block looks for
 
     def __init__(
         self,
@@ -66,8 +70,8 @@ class Taking:
         self._first = ""
         dispatch = schedule.dispatch
         alone = schedule.pools == 1 and schedule.priority is None
-        self._walks = not (alone and dispatch.key is None and dispatch.owner in _BY_NUMBER[:3])
-        self._counts = self._walks and dispatch.owner is Owner.ANY  # own counters hand tasks out
+        self.walks = not (alone and dispatch.key is None and dispatch.owner in _BY_NUMBER[:3])
+        self._counts = self.walks and dispatch.owner is Owner.ANY  # own counters hand tasks out
 
     def place(self) -> None:
         """Counters for each pool and priority, beside those that tasks wait for."""
@@ -81,7 +85,7 @@ class Taking:
 
     def write(self, find: Callable[[], None]) -> None:
         """The main loop; `find` writes the search for task `t`, whose tasks go through `run`."""
-        if self._walks:
+        if self.walks:
             self._walk(find)
         elif self._schedule.dispatch.owner is Owner.PARTS:
             self._part(find)
@@ -97,9 +101,15 @@ class Taking:
         fault = f"tl.load(CTRL + {Word.ERROR:d}, volatile=True)"
         self._code.line(f"{limit} = tl.where({fault} == 0, {limit}, 0)")
 
+    def end(self) -> None:
+        """What a block does at its end."""
+
+    def end_last(self) -> None:
+        """What the last block does when all have ended."""
+
     def _part(self, find: Callable[[], None]) -> None:
         code, starts = self._code, self._schedule.dispatch.starts
-        code.line(f"t = {_ZERO}")
+        code.line(f"t = {ZERO}")
         code.line("end = total")
         for block, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):
             with code.block(f"if pid == {block}:"):
@@ -113,7 +123,8 @@ class Taking:
 
     # --- the walk ---
 
-    def _walk(self, find: Callable[[], None]) -> None:
+    def _crew(self) -> None:
+        """The number of this block in its pool, and how many blocks that has."""
         code, pools = self._code, self._schedule.pools
         if pools > 1:
             code.line(f"pool = pid % {pools}")
@@ -122,7 +133,11 @@ class Taking:
         else:
             code.line("crew = blocks")
             code.line("me = pid")
-        code.line(f"t = {_ZERO}")
+
+    def _walk(self, find: Callable[[], None]) -> None:
+        code = self._code
+        self._crew()
+        code.line(f"t = {ZERO}")
         head = "t < total"
         if self._levels is not None:
             code.line(f"level = tl.full((), {self._levels[1]}, {I64})")
@@ -140,10 +155,14 @@ class Taking:
                 with code.block("if t >= total:"):
                     self._next_level()
 
+    def _has_run(self) -> None:
+        """What follows a task of a walk that counts."""
+        self._heed("total")
+
     def _next_level(self) -> None:
         code = self._code
         code.line("level -= 1")
-        code.line(f"t = {_ZERO}")
+        code.line(f"t = {ZERO}")
         if self._counts:
             code.line(f"seen = tl.full((), 0, {I32})")
             with code.block("if total > 0:"):
@@ -160,7 +179,7 @@ class Taking:
 
     def run(self, call: Call, found: Found, run: Callable[[], None]) -> None:
         """Writes the task that was found, if it is for this block."""
-        if not self._walks:
+        if not self.walks:
             run()
             return
         code = self._code
@@ -174,7 +193,7 @@ class Taking:
             if self._counts:
                 with code.block("if seen == mine:"):
                     run()
-                    self._heed("total")
+                    self._has_run()
                     self._take()
                     code.line("seen += 1")
                 with code.block("else:"):
@@ -227,7 +246,7 @@ class Taking:
                     code.line("total = total * 0")
                 return [f"({key} == me)"]
             case _:
-                return [f"(pto_mod({self._key(call, found)}, crew) == me)"]
+                return [f"(pto_mod({self._key(call, found)}, crew) == {self.whose})"]
 
     def _key(self, call: Call, found: Found) -> str:
         dispatch = self._schedule.dispatch

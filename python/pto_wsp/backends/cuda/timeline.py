@@ -47,6 +47,7 @@ class Field(IntEnum):
     PLACE = 2  # the multiprocessor
     START = 3
     END = 4
+    STOLEN = 5  # whether it was another block's
 
 
 _FIELDS = len(Field)
@@ -110,11 +111,13 @@ class Shape:
 
 
 class Recorder:
-    """Writes the lines that record tasks."""
+    """Writes the lines that record tasks. `stolen` is the text that says whether the block has
+    taken what was another one's, "" if none ever does."""
 
-    def __init__(self, code: Code, shape: Shape) -> None:
+    def __init__(self, code: Code, shape: Shape, stolen: str = "") -> None:
         self._code = code
         self._shape = shape
+        self._stolen = stolen
 
     def begin(self) -> None:
         """In front of everything, so that looking for tasks is part of the time."""
@@ -134,6 +137,8 @@ class Recorder:
         row = code.named(f"TRACE + {_HEAD_WORDS} + {at}", "row")
         kept = code.named("t < TRACE_CAP", "kept")
         code.line(f"pto_record({row}, {kept}, {call.site}, {start}, {end}, CLOCK)")
+        if self._stolen and not rides:  # who runs it for others is the one that made it ready
+            code.line(f"tl.store({row} + {Field.STOLEN:d}, {self._stolen}, mask={kept})")
         for level, variable in found.scope.loops.items():
             code.line(f"tl.store({row} + {_FIELDS + level}, {variable}, mask={kept})")
 
@@ -209,6 +214,7 @@ def read(plan: Plan, shape: Shape, buffer: Any, *, tickets: int, tasks: int) -> 
     kernels = np.array([plan.site_name(site) for site in range(len(plan.records(Site)))] or [""])
     rows["kernel"], rows["site"] = kernels[sites], sites
     rows["worker"] = raw[:, Field.BLOCK]
+    rows["stolen"] = raw[:, Field.STOLEN]
     rows["indices"] = raw[:, _FIELDS:]
     began = min(int(head[Head.BEGAN]), int(raw[:, Field.START].min(initial=head[Head.BEGAN])))
     for column, field in (("ready", Field.START), ("start", Field.START), ("end", Field.END)):

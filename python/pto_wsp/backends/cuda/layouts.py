@@ -1,0 +1,58 @@
+"""What a plan says of how tensors lie in memory, compared with those of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from pto_wsp.backends.cuda.code import operands
+from pto_wsp.backends.cuda.keys import constant
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import ExecutionError
+from pto_wsp.plan import NONE, Dim, Expr, ExprOp, Plan, Section, Tensor
+from pto_wsp.runtime.run_errors import run_error
+
+
+class Layouts:
+    """Strides of layouts are products of constants and extents."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        dims, tensors = plan.records(Dim), plan.records(Tensor)
+        self._said = [
+            (number, tensor, d, dims[tensor.dims + d].stride)
+            for number, tensor in enumerate(tensors)
+            if tensor.symbol != NONE
+            for d in range(tensor.rank)
+            if dims[tensor.dims + d].stride != NONE
+        ]
+
+    def check(self, tensors: dict[int, Any], arrays: dict[int, npt.NDArray[Any]]) -> None:
+        """ExecutionError if a tensor lies otherwise. `arrays` are those of the host, of which the
+        tensors are copies. Strides by which no element is reached say nothing."""
+        for number, tensor, d, stride in self._said:
+            there = tensors[tensor.symbol]
+            if there.numel() == 0 or there.shape[d] == 1:
+                continue
+            array = arrays.get(tensor.symbol)
+            found = there.stride(d) if array is None else array.strides[d] // array.itemsize
+            wanted = self._value(stride, tensors)
+            if wanted is not None and wanted != found:
+                raise self._error(number, d, found, wanted)
+
+    def _value(self, node: int, tensors: dict[int, Any]) -> int | None:
+        e = self._plan.records(Expr)[node]
+        if e.op == ExprOp.CONST:
+            return constant(e)
+        if e.op == ExprOp.SHAPE:
+            return tensors[self._plan.records(Tensor)[e.a].symbol].shape[e.arg]
+        values = [self._value(each, tensors) for each in operands(e)]
+        known = [value for value in values if value is not None]
+        return known[0] * known[1] if e.op == ExprOp.MUL and len(known) == 2 else None
+
+    def _error(self, number: int, d: int, found: int, wanted: int) -> ExecutionError:
+        plan = self._plan
+        name = plan.string(plan.records(Tensor)[number].name)
+        what = f"tensor {name!r} has the stride {found} in dimension {d}, its layout says {wanted}"
+        return run_error(Code.BINDING_ORDER, what, loc=plan.loc(Section.TENSOR, number))
