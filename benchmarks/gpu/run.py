@@ -69,7 +69,8 @@ def _sections(options: argparse.Namespace) -> dict[str, Callable[[Any], None]]:
 
     chosen = {f.name: getattr(options, f.name) for f in fields(GpuDecode)}
     given = {name: value for name, value in chosen.items() if value is not None}
-    config = GpuDecode(**{n: v if n == "waves" else int(v) for n, v in given.items()})
+    kinds = {"waves": float, "check_pages": bool}
+    config = GpuDecode(**{n: kinds.get(n, int)(v) for n, v in given.items()})
     if options.tiny:
         config = GpuDecode(block=16, chunk=16)
 

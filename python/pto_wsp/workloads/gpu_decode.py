@@ -21,6 +21,7 @@ class GpuDecode:
     blocks_per_sm: int = 2
     waves: float = 1.0  # tasks for each block of threads, about, if all lengths are alike
     uneven: int = 3  # times as many if they are not
+    check_pages: bool = False  # each run, that page numbers are inside the pool: 1 to 2 us
 
     def workload(
         self,
@@ -47,6 +48,7 @@ class GpuDecode:
             "num_warps": self.warps,
             "num_stages": self.stages,
             "blocks_per_sm": self.blocks_per_sm,
+            "check_pages": self.check_pages,
         }
 
     def blocks(self, workers: int, kv_heads: int) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pto_wsp.backends.cuda import device
+from pto_wsp.backends.cuda.again import Again, Launch, Layout
 from pto_wsp.backends.cuda.check import check_plan
 from pto_wsp.backends.cuda.code import Known
 from pto_wsp.backends.cuda.expanded import write_expanded
@@ -58,7 +58,7 @@ from pto_wsp.plan import (
     Tensor,
 )
 from pto_wsp.runtime.bindings import Bound, Value
-from pto_wsp.runtime.descriptors import Layout
+from pto_wsp.runtime.descriptors import Layout as Rows
 from pto_wsp.runtime.engine import Explained, Generated
 from pto_wsp.runtime.run_errors import run_error
 from pto_wsp.runtime.stats import Stats
@@ -90,23 +90,6 @@ class CudaBackend:
         return CudaEngine(plan, kernels, options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Again:
-    """A launch that may be repeated: everything it was given lies on the device."""
-
-    values: tuple[Value, ...]
-    module: Module
-    inputs: Inputs
-
-    def is_for(self, values: tuple[Value | None, ...]) -> bool:
-        if values is self.values:
-            return True
-        return all(
-            a is b or (isinstance(a, int | float) and a == b)
-            for a, b in zip(values, self.values, strict=True)
-        )
-
-
 class CudaEngine:
     """A plan on the device. Runs go into the current stream, in the order of `start`."""
 
@@ -126,11 +109,11 @@ class CudaEngine:
             self._launch_options["maxnreg"] = MAX_REGISTERS.of(options)
         self._nothing = Known(trusts_pages=not CHECK_PAGES.of(options))  # known of tensors
         self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
-        self._again: _Again | None = None
+        self._again: Again | None = None
         self.launched = self.suspect = 0
         self._captured = False
         self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
-        self._relaunch: Callable[[], None] | None = None
+        self._repeat: tuple[Launch, tuple[Any, ...]] | None = None
         self._expansion: Expansion | None = None
         self.module = self._first_module()
         torch, where = device.torch(), device.name()
@@ -184,8 +167,11 @@ class CudaEngine:
         run.launch(lambda: self._launch(module, kernel, inputs, hashed=hashed))
         values = tuple(bound.value for bound in bindings)
         self._again = None
-        if not hashed and not any(isinstance(value, np.ndarray) for value in values):
-            self._again = _Again(values, module, inputs)
+        is_there = not any(isinstance(value, np.ndarray) for value in values)
+        if not hashed and is_there and self._repeat is not None:
+            launch, arguments = self._repeat
+            layout = Layout.of(self.plan, module, inputs, frozenset(self._written), launch)
+            self._again = Again(layout, values, inputs, arguments)
         if not asynchronous:
             run.finish()
         return run
@@ -197,13 +183,18 @@ class CudaEngine:
         *,
         asynchronous: bool,
     ) -> tuple[CudaRun, tuple[Value, ...]] | None:
-        """The last launch once more, if nothing but the contents of memory may have changed."""
+        """The last launch once more, if nothing but memory and its contents has changed."""
         again = self._again
-        if changed or again is None or self._relaunch is None or not again.is_for(current):
+        if again is None or self._repeat is None or not again.is_for(current):
             return None
+        if changed:
+            again = again.with_memory(changed)
+            if again is None:
+                return None
+            self._again = again
         self._captured |= asynchronous and device.is_capturing()
-        run = CudaRun(self, again.module, again.inputs, hashed=False)
-        run.launch(self._relaunch)
+        run = CudaRun(self, again.layout.module, again.inputs, hashed=False)
+        run.launch(again.launch)
         if not asynchronous:
             run.finish()
         return run, again.values
@@ -307,14 +298,11 @@ class CudaEngine:
         )
         options = {**self._launch_options, **self._together(module)}
         compiled = self._try(lambda: kernel[(self.workers,)](*arguments, **options))
-        # What Triton asks of arguments at each launch is known of these; of addresses it asks the
-        # driver as well, unless they are numbers.
-        launch = None if compiled is None else compiled[(self.workers, 1, 1)]
+        self._repeat = None
         # A traced run has records of its own, and no launch is like another.
-        self._relaunch = None
-        if launch is not None and not traced and room is None and self._expansion is None:
-            plain = (x.data_ptr() if hasattr(x, "data_ptr") else x for x in arguments)
-            self._relaunch = partial(launch, *plain)
+        if compiled is not None and not traced and room is None and self._expansion is None:
+            plain = tuple(x.data_ptr() if hasattr(x, "data_ptr") else x for x in arguments)
+            self._repeat = device.launcher(compiled, self.workers), plain
         return traced[0] if traced else None
 
     def _together(self, module: Module) -> dict[str, bool]:
@@ -384,7 +372,7 @@ class CudaEngine:
 
     def grow(self) -> None:
         """Room for what the last run needed; nothing of it was run."""
-        self._relaunch = None  # it has the addresses of what there was
+        self._repeat = None  # it has the addresses of what there was
         torch, where, need = device.torch(), device.name(), self.needs()
         if need[Need.TICKETS] >= MOST_TASKS:
             message = f"a run of {need[Need.TICKETS]} tasks; there may be {MOST_TASKS - 1}"
@@ -432,7 +420,7 @@ class CudaEngine:
     def generate(self, bindings: tuple[Bound, ...]) -> Generated:
         return ReferenceBackend().load(self.plan, self._kernels, {}).generate(bindings)
 
-    def descriptors(self, bindings: tuple[Bound, ...], layout: Layout) -> npt.NDArray[np.uint32]:
+    def descriptors(self, bindings: tuple[Bound, ...], layout: Rows) -> npt.NDArray[np.uint32]:
         return ReferenceBackend().load(self.plan, self._kernels, {}).descriptors(bindings, layout)
 
     def explain(self, stats: Stats | None) -> list[Explained]:
