@@ -59,7 +59,9 @@ def make(page: int, by_head: bool, scale: float) -> Batch:
     for row, count in enumerate(needed):
         table[row, :count], numbers = numbers[:count], numbers[count:]
     inner = (KV_HEADS, page, DIM) if by_head else (page, KV_HEADS, DIM)
-    memory = [rng.standard_normal((int(needed.sum()), *inner), np.float32) for _ in range(2)]
+    memory = [workloads.page_pool((int(needed.sum()), *inner)) for _ in range(2)]
+    for each in memory:
+        rng.standard_normal(out=each, dtype=np.float32)
     k, v = (each.swapaxes(1, 2) if by_head else each for each in memory)
     q = rng.standard_normal((SEQUENCES, HEADS, DIM), np.float32)
     return Batch(page, lens, table, *memory, k, v, q, np.zeros_like(q))

@@ -6,8 +6,8 @@
 // around, from i8, u8 and i32. In which order numbers are added depends on the shapes and on which
 // distances are 1, never on addresses or contents. Nothing outside of the operands is read or
 // written; `scratch` has matmul_scratch_bytes(m, n, k, sizeof(Acc)) bytes, aligned to 64. `ahead`
-// is how many bytes behind b that lies which the caller reads next, of the same shape: with few rows,
-// where memory is what takes time, it is asked for.
+// is how many bytes behind b that lies which the caller reads next, of the same shape: with few
+// rows, where memory is what takes time, it is asked for.
 //
 //   blocks    a block of a and a strip of b are copied into the order in which the innermost loop
 //             reads them, which keeps a tile of c in registers

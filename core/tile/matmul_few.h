@@ -1,6 +1,7 @@
 // Products with few rows: b is read where it lies.
 //
-//   small b       its rows, or columns, are walked once or twice for all rows of c, whose sums stay in
+//   small b       its rows, or columns, are walked once or twice for all rows of c, whose sums stay
+//   in
 //                 registers; what is read next is asked for meanwhile. Sums go on where those of c
 //                 end, so a product in parts adds the same numbers in the same order as in one.
 //   rows of b     of a large b long stretches are read, into sums in the first cache
@@ -90,8 +91,9 @@ inline void multiply_few_rows(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* 
 inline constexpr i64 kSmallBytes = i64{1} << 16;
 
 // Some vectors of some rows of c, from registers. Rows of b are walked kWalks times for all rows of
-// c: each time a part of the rows that lie `ahead` is asked for, whole rows in their order, as memory
-// likes it, and a row in as many steps, since many lines asked for at once wait for each other.
+// c: each time a part of the rows that lie `ahead` is asked for, whole rows in their order, as
+// memory likes it, and a row in as many steps, since many lines asked for at once wait for each
+// other.
 template <int kRows, int kVectors, int kWalks, class A, class B, class E>
 [[gnu::always_inline]] inline void add_strip(i64 k, const A* a, i64 a_row, i64 a_col, const B* b,
                                              i64 b_row, E* c, i64 c_row, bool accumulate, i64 walk,
@@ -106,25 +108,23 @@ template <int kRows, int kVectors, int kWalks, class A, class B, class E>
       for (int v = 0; v < kVectors; ++v) sum[i][v] = load<V>(c + i * c_row + v * kLanes);
     }
   }
-  const auto add = [&](i64 p) __attribute__((always_inline)) {
+  const B* asked = b + walk * (k / kWalks) * b_row;
+#pragma GCC unroll 1
+  for (i64 p = 0; p < k; ++p) {
+    for (i64 line = 0; line < kLines; ++line) ask_for(asked + line * kLine, ahead);
+    // The other half of that row, then the next one.
+    asked += kWalks == 2 && p % 2 == 0 ? kLines * kLine : b_row - (kWalks - 1) * kLines * kLine;
     V row[std::size_t{kVectors}];
-    for (int v = 0; v < kVectors; ++v) row[v] = in_register(load_as<V>(b + p * b_row + v * kLanes));
+    for (int v = 0; v < kVectors; ++v) {
+      row[v] = load_as<V>(b + p * b_row + v * kLanes);
+      // Two rows may read it twice: fewer instructions, so that more of them are under way.
+      if constexpr (kRows > 2) row[v] = in_register(row[v]);
+    }
     for (int i = 0; i < kRows; ++i) {
       const E x = element<E>(a[i * a_row + p * a_col]);
       for (int v = 0; v < kVectors; ++v) sum[i][v] = in_register(sum[i][v] + x * row[v]);
     }
-  };
-  const B* asked = b + walk * (k / kWalks) * b_row;
-  i64 p = 0;
-  for (; p + kWalks <= k; p += kWalks) {
-    for (i64 q = 0; q < kWalks; ++q) {
-      for (i64 line = 0; line < kLines; ++line) ask_for(asked + (q * kLines + line) * kLine, ahead);
-      add(p + q);
-    }
-    asked += b_row;
   }
-#pragma GCC unroll 1
-  for (; p < k; ++p) add(p);
   for (int i = 0; i < kRows; ++i) {
     for (int v = 0; v < kVectors; ++v) store(c + i * c_row + v * kLanes, sum[i][v]);
   }
@@ -138,8 +138,8 @@ template <int kRows, int kVectors, int kWalks, class A, class B, class E>
   const auto add = [&]<int kNow>(std::integral_constant<int, kNow>) {
     const bool asks = walk < kWalks;
     add_strip<kNow, kVectors, kWalks>(k, a.x + i * a.across, a.across, a.along, b.x + j, b.along,
-                                      to.c + i * to.row + j, to.row, to.accumulate,
-                                      asks ? walk : 0, asks ? ahead : 0);
+                                      to.c + i * to.row + j, to.row, to.accumulate, asks ? walk : 0,
+                                      asks ? ahead : 0);
     i += kNow;
     walk += 1;
   };
@@ -155,9 +155,9 @@ PTOWSP_TILE_ONCE void multiply_small(i64 k, const Sliver<A>& a, const Sliver<B>&
   constexpr i64 kLanes = kTileLanes<E>;
   if (k == 0) return multiply_nothing(a.count, b.count, to);
   i64 j = 0;
-  // Of 32 registers eight vectors of two rows take most: long stretches of b are read at a time, and
-  // read once more for the next two rows. Three vectors of four rows fill 16 registers; four are two
-  // and two, as one alone would wait for its own sums.
+  // Of 32 registers eight vectors of two rows take most: long stretches of b are read at a time,
+  // and read once more for the next two rows. Three vectors of four rows fill 16 registers; four
+  // are two and two, as one alone would wait for its own sums.
   for (i64 left = b.count / kLanes; left > 0;) {
     i64 vectors = left == 3 || left > 4 ? 3 : std::min<i64>(left, 2);
     if (kManyRegisters && left >= 8) vectors = 8;

@@ -95,9 +95,9 @@ inline Ahead columns_ahead(Sliver<T> b, i64 k, i64 steps) {
 
 inline constexpr i64 kLineBytes = 64;
 
-// Asks for what lies so many bytes behind what is read now, into the second cache: there is room for
-// what is read tens of kilobytes from now, and the first cache keeps what is in use. Where nothing is
-// known of what comes, `ahead` is 0, and asking for what is there costs next to nothing.
+// Asks for what lies so many bytes behind what is read now, into the second cache: there is room
+// for what is read tens of kilobytes from now, and the first cache keeps what is in use. Where
+// nothing is known of what comes, `ahead` is 0, and asking for what is there costs next to nothing.
 template <class T>
 [[gnu::always_inline]] inline void ask_for(const T* at, i64 ahead) {
   const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(at);

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from pto_wsp import DenseDyn, PagedTensor, Tensor
-from pto_wsp.workloads import KvCache, LlamaModel, LlamaShape, llama_layer, random_model
+from pto_wsp.workloads import (
+    KvCache,
+    LlamaModel,
+    LlamaShape,
+    llama_layer,
+    page_pool,
+    random_model,
+)
 
 torch = pytest.importorskip("torch")
 from benchmarks.llm_model.torch_model import TorchLlama  # noqa: E402  (needs torch)
@@ -161,3 +168,11 @@ def test_sizes_that_do_not_fit(wrong: dict[str, int], text: str) -> None:
     sizes = {"d_model": 48, "heads": 6, "kv_heads": 2, "d_ff": 80, "head_dim": 32, "cols": 16}
     with pytest.raises(ValueError, match=text):
         LlamaShape(**{**sizes, **wrong})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_pools_begin_at_a_cache_line(dtype: Any) -> None:
+    pools = [page_pool((3, 4, 2, 5), dtype) for _ in range(8)]
+    assert all(pool.ctypes.data % 64 == 0 for pool in pools)
+    assert all(pool.shape == (3, 4, 2, 5) and pool.dtype == dtype for pool in pools)
+    assert all(pool.flags.c_contiguous and not pool.any() for pool in pools)

@@ -6,7 +6,7 @@ arrays and tensors like any other, alone or inside another workload, given a sch
 
 from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode, ragged_prefill
 from pto_wsp.workloads.gpu_decode import GpuDecode
-from pto_wsp.workloads.kv_cache import KvCache
+from pto_wsp.workloads.kv_cache import KvCache, page_pool
 from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
 from pto_wsp.workloads.llama_model import LlamaModel, random_model, rope_tables
 from pto_wsp.workloads.moe import moe_ffn
@@ -23,6 +23,7 @@ __all__ = [
     "llama_layer",
     "llama_step",
     "moe_ffn",
+    "page_pool",
     "paged_decode",
     "ragged_prefill",
     "random_model",

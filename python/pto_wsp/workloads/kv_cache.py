@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+_LINE = 64  # bytes of a cache line, and of the longest vector
+
+
+def page_pool(shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Array:
+    """Zeros that begin at a cache line, as PyTorch's tensors do. NumPy's own begin in the middle of
+    one, so that each vector of a row would lie in two lines. Written now: memory that is first
+    touched in a run would be given by the system there."""
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    raw = np.full(size + _LINE, 0, np.uint8)
+    start = -raw.ctypes.data % _LINE
+    return raw[start : start + size].view(kind).reshape(shape)
 
 
 class KvCache:
@@ -26,8 +39,7 @@ class KvCache:
         # `pages` of each layer: page p of layer i is number i * pages + p of the pool.
         self.pages = pages
         pool = (layers * pages, page, kv_heads, head_dim)
-        # Written now: memory that is first touched in a run would be given by the system there.
-        self.keys, self.values = (np.full(pool, 0, np.float32) for _ in range(2))
+        self.keys, self.values = (page_pool(pool) for _ in range(2))
         self._free = list(range(pages - 1, -1, -1))
         self._owned: list[list[int]] = [[] for _ in range(sequences)]
         self._table = np.zeros((layers, sequences, 1), np.int32)

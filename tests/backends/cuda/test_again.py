@@ -51,7 +51,9 @@ def test_other_memory_takes_every_place_of_the_last() -> None:
     moved.launch()
     assert done == [(again.arguments[0], y.data_ptr(), 7, y.data_ptr(), *again.arguments[4:])]
     assert moved.inputs.tensors[1] is y
-    assert moved.values[1].array is y
+    value = moved.values[1]
+    assert isinstance(value, DeviceArray)
+    assert value.array is y
     assert moved.is_for(moved.values)
     assert not moved.is_for(again.values)
 
