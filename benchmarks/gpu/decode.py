@@ -122,7 +122,7 @@ def _sized(batch: Batch, tiny: bool) -> Batch:
 def _batch(report: Report, rivals: Rivals, program: Program, placed: Placed) -> None:
     """Warm: the same arrays each time. Cold: sets of pages that take turns."""
     batch = placed.batch
-    us = program_us(program, [bound(placed)])
+    us = program_us(program, [bound(placed)], writes="out")
     wrong = batches.wrong(placed)
     facts: dict[str, Any] = {
         "tokens": sum(batch.lens),
@@ -148,7 +148,8 @@ def _batch(report: Report, rivals: Rivals, program: Program, placed: Placed) -> 
     )
     if len(placed.sets) > 1:
         every = list(range(len(placed.sets)))
-        cold = program_us(program, [bound(placed, number) for number in every])
+        sets = [bound(placed, number) for number in every]
+        cold = program_us(program, sets, writes="out")
         wrong = batches.wrong(placed, every[-1])
         times, forms = rivals.compare(placed, every)
         report.row(
@@ -184,7 +185,7 @@ def _variant(
     for batch in (UNIFORM, SKEWED):
         with report.case(SECTION, f"{name}, {batch.name}"):
             placed = batches.place(pool, _sized(batch, tiny))
-            us = program_us(program, [bound(placed)], replays=10)
+            us = program_us(program, [bound(placed)], writes="out", replays=10)
             wrong = batches.wrong(placed)
             times, forms = rivals.compare(placed, [0])
             report.row(

@@ -101,8 +101,8 @@ def _tokens(
     given = {"tokens": tensor_of(counts.astype(np.int32)), "X": x, "Y": y, **weights}
     arrays = bound(given)
     program.execute(**arrays)
+    us = program_us(program, [arrays], writes="Y")
     error = _error(x, y, weights, counts)
-    us = program_us(program, [arrays])
     rivals = {} if interpreted() else _rivals(x, weights, counts)
     best = min(rivals, key=lambda name: rivals[name], default="")
     flops = 6.0 * float(counts.sum()) * s.d_model * s.d_ff

@@ -94,9 +94,17 @@ def steps_of(program: Program, bindings: Sequence[dict[str, Any]]) -> list[Step]
     return [lambda each=each: program.execute_async(**each) for each in bindings]
 
 
-def graph_us(steps: Sequence[Step], *, replays: int = 20, drain: Step | None = None) -> Samples:
+def graph_us(
+    steps: Sequence[Step],
+    *,
+    replays: int = 20,
+    drain: Step | None = None,
+    spoil: Step | None = None,
+) -> Samples:
     """Microseconds a step, warm. The steps take turns: with several, each on data of its own, and
-    all of that more than the L2 cache holds, every step finds its data in memory."""
+    all of that more than the L2 cache holds, every step finds its data in memory. `spoil` makes
+    results wrong before what was timed is replayed once more: whoever looks at them then sees
+    what the graph computes."""
     if interpreted():
         return Samples((_called_us(steps, drain),))
     for step in steps:
@@ -107,6 +115,9 @@ def graph_us(steps: Sequence[Step], *, replays: int = 20, drain: Step | None = N
     rounds = max(1, min(_MOST_STEPS, round(_GRAPH_US / max(once, 1.0))) // len(steps))
     captured = Captured([*steps] * rounds, drain)
     times = _replay_us(captured, replays + 3)[3:]
+    if spoil is not None:
+        spoil()
+        _replay_us(captured, 1)
     return Samples(tuple(us / (rounds * len(steps)) for us in times))
 
 
@@ -131,9 +142,17 @@ def _replay_us(captured: Captured, replays: int) -> list[float]:
 
 
 def program_us(
-    program: Program, bindings: Sequence[dict[str, Any]], *, replays: int = 20
+    program: Program, bindings: Sequence[dict[str, Any]], *, writes: str = "", replays: int = 20
 ) -> Samples:
-    return graph_us(steps_of(program, bindings), replays=replays, drain=program.synchronize)
+    """`writes` is the name of what a step computes, unless it is computed from what was there."""
+
+    def spoil() -> None:
+        for each in bindings:
+            each[writes].fill_(float("nan"))
+
+    steps = steps_of(program, bindings)
+    drain = program.synchronize
+    return graph_us(steps, replays=replays, drain=drain, spoil=spoil if writes else None)
 
 
 def host_us(program: Program, calls: int = 200) -> Samples:

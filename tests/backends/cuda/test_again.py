@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pto_wsp import ExecutionError
+from pto_wsp import DenseDyn, DType, ExecutionError, PagedTensor, Scalar, Tensor
 from pto_wsp.backends.cuda import device
 from pto_wsp.backends.cuda.again import Again, Layout
 from pto_wsp.backends.cuda.run import Inputs
 from pto_wsp.sharing import DeviceArray
+from pto_wsp.workloads import GpuDecode
 
 from .programs import dense, numbers
 
@@ -40,7 +41,7 @@ def launched(table: Any = None) -> tuple[Again, list[tuple[Any, ...]]]:
     values = (*(DeviceArray(t, np.dtype("f4"), tuple(t.shape)) for t in tensors.values()), 7)
     addresses = [tensors[s].data_ptr() for s in (0, 1)]
     rest = [tensors[s].data_ptr() for s in (2, 3)]
-    return Again(layout, values, inputs, (*addresses, 7, addresses[1], *rest)), done
+    return Again(layout, values, inputs, (*addresses, 7, addresses[1], *rest), None), done
 
 
 def test_other_memory_takes_every_place_of_the_last() -> None:
@@ -117,6 +118,39 @@ def test_results_lie_in_the_memory_of_each_call() -> None:
     with pytest.raises(ExecutionError, match="shares memory"):
         program.execute(ty=x)
     program.execute(tx=x, ty=y)
+
+
+@pytest.mark.gpu
+def test_room_that_was_made_is_used_by_the_next_launch() -> None:
+    """A step whose lengths need more room than there was, and then steps in other memory."""
+    shape, config = (2, 1, 16, 4), GpuDecode(block=16, chunk=16)
+    decode = config.workload(*shape, DType.F32)
+    pools = [Tensor(data=np.zeros((1, 4, 1, 16), np.float32), name=n) for n in ("keys", "values")]
+    table = Tensor(data=np.zeros((1, 1), np.int32), name="table")
+    program = decode(
+        batch=DenseDyn(1),
+        kv=DenseDyn(1),
+        lens=np.ones(1, np.int32),
+        blocks=Scalar(4096),
+        q=Tensor(data=np.zeros((1, 2, 16), np.float32), name="q"),
+        k=PagedTensor(pools[0], table),
+        v=PagedTensor(pools[1], table),
+        out=Tensor(data=np.zeros((1, 2, 16), np.float32), name="out"),
+    ).compile(target="cuda", **config.options)
+    batch, longest = 64, 1 << 15
+    keys, values = (torch.randn(longest // 4, 4, 1, 16, device="cuda") for _ in range(2))
+    pages = torch.arange(longest // 4, dtype=torch.int32, device="cuda").repeat(batch, 1)
+    lens = torch.full((batch,), 8, dtype=torch.int32, device="cuda")
+    q = torch.randn(batch, 2, 16, device="cuda")
+    bound = {"batch": batch, "lens": lens, "table": pages, "keys": keys, "values": values}
+    for length in (8, longest, 64, longest):
+        lens.fill_(length)  # the program is not told
+        for _ in range(2):
+            out = torch.full_like(q, float("nan"))
+            program.execute(**bound, q=q, out=out)
+            rows = [x.reshape(-1, 16)[:length].double() for x in (keys, values)]
+            wanted = torch.softmax(q.double() @ rows[0].T / 4, -1) @ rows[1]
+            torch.testing.assert_close(out.double(), wanted, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.gpu

@@ -4,6 +4,7 @@
 # pyright: basic, reportInvalidTypeForm=false
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ from pto_wsp import (
 from pto_wsp.backends.cuda import device
 from pto_wsp.error_codes import Code
 
+from .conftest import MODE
 from .programs import TILE, double, numbers
 from .stepping import stepped
 
@@ -72,8 +74,10 @@ def both(
         assert program.stats.tasks == tasks
     wanted, mine = found
     assert mine.code is wanted.code is code
-    assert mine.message == wanted.message
-    assert str(mine) == str(wanted)
+    texts = [str(error) for error in found]
+    if MODE == "1":  # of several tasks with a mistake, any may be the first
+        texts = [re.sub(r"\[\d+\]", "[]", text) for text in texts]
+    assert texts[0] == texts[1]
     assert "test_control_faults.py" in str(mine) or mine.loc is None
     return mine
 

@@ -54,12 +54,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The last launch: everything it was given lies on the device."""
+    """The last launch: everything it was given lies on the device. `made_with` is what the engine
+    launched then; once it is another (there was no room, and memory of the engine's own is new),
+    the arguments are of the past."""
 
     layout: Layout
     values: tuple[Value, ...]
     inputs: Inputs
     arguments: tuple[Any, ...]
+    made_with: object
 
     def launch(self) -> None:
         self.layout.launch(*self.arguments)

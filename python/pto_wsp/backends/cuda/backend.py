@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ class CudaEngine:
         if not hashed and is_there and self._repeat is not None:
             launch, arguments = self._repeat
             layout = Layout.of(self.plan, module, inputs, frozenset(self._written), launch)
-            self._again = Again(layout, values, inputs, arguments)
+            self._again = Again(layout, values, inputs, arguments, self._repeat)
         if not asynchronous:
             run.finish()
         return run
@@ -185,7 +186,7 @@ class CudaEngine:
     ) -> tuple[CudaRun, tuple[Value, ...]] | None:
         """The last launch once more, if nothing but memory and its contents has changed."""
         again = self._again
-        if again is None or self._repeat is None or not again.is_for(current):
+        if again is None or again.made_with is not self._repeat or not again.is_for(current):
             return None
         if changed:
             again = again.with_memory(changed)
@@ -194,10 +195,17 @@ class CudaEngine:
             self._again = again
         self._captured |= asynchronous and device.is_capturing()
         run = CudaRun(self, again.layout.module, again.inputs, hashed=False)
-        run.launch(again.launch)
+        run.launch(partial(self._launch_again, again))
         if not asynchronous:
             run.finish()
         return run, again.values
+
+    def _launch_again(self, again: Again) -> Any:
+        """Also the second time, when there was no room and now is."""
+        if again.made_with is self._repeat:
+            return again.launch()
+        module, kernel = self._module(again.inputs)
+        return self._launch(module, kernel, again.inputs, hashed=False)
 
     def _inputs(self, bindings: tuple[Bound, ...]) -> Inputs:
         found = Inputs()
