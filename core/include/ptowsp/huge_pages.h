@@ -1,7 +1,7 @@
 // Large tables in large pages, where the system has them: a table of many megabytes that is read in
 // order pays a walk of the page table for every 4 KB otherwise, and a fault when it is new.
 //
-// Only a hint, and the only place of the core that speaks to one operating system.
+// Only a hint. Besides placement.h the only place of the core that speaks to one operating system.
 #pragma once
 
 #include <cstddef>

@@ -113,6 +113,7 @@ class CudaEngine:
         self._again: Again | None = None
         self.launched = self.suspect = 0
         self._captured = False
+        self._is_capturing = device.capturing()
         self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
         self._repeat: tuple[Launch, tuple[Any, ...]] | None = None
         self._expansion: Expansion | None = None
@@ -161,7 +162,7 @@ class CudaEngine:
     def start(
         self, bindings: tuple[Bound, ...], *, asynchronous: bool, hashed: bool = False
     ) -> CudaRun:
-        self._captured |= asynchronous and device.is_capturing()
+        self._captured |= asynchronous and self._is_capturing()
         inputs = self._inputs(bindings)
         module, kernel = self._module(inputs)
         run = CudaRun(self, module, inputs, hashed=hashed)
@@ -193,7 +194,7 @@ class CudaEngine:
             if again is None:
                 return None
             self._again = again
-        self._captured |= asynchronous and device.is_capturing()
+        self._captured |= asynchronous and self._is_capturing()
         run = CudaRun(self, again.layout.module, again.inputs, hashed=False)
         run.launch(partial(self._launch_again, again))
         if not asynchronous:
@@ -342,7 +343,7 @@ class CudaEngine:
         """The table of a plan that the host expands."""
         if self._expansion is None:
             return ()
-        if device.is_capturing():
+        if self._is_capturing():
             raise run_error(
                 Code.TARGET_LIMIT,
                 "a program whose tasks the host lists cannot be captured in a CUDA graph",

@@ -87,9 +87,11 @@ def runs_together() -> bool:
     return not is_interpreted()
 
 
-def is_capturing() -> bool:
-    """Whether the current stream is being captured in a CUDA graph."""
-    return not is_interpreted() and torch().cuda.is_current_stream_capturing()
+def capturing() -> Callable[[], bool]:
+    """What says whether the current stream is being captured in a CUDA graph."""
+    if is_interpreted():
+        return lambda: False
+    return torch().cuda.is_current_stream_capturing
 
 
 def synchronize() -> None:
