@@ -128,6 +128,36 @@ TEST(every_width_is_right) {
   }
 }
 
+// Strips of eight vectors, where there are registers for them, and what is left beside them.
+TEST(few_rows_of_wide_ones_are_right) {
+  for (i64 m = 1; m <= 17; ++m) {
+    for (const i64 n : {64, 128, 131, 200, 256, 307}) {
+      for (const i64 k : {1, 2, 3, 16, 17}) {
+        check_product<float, float, float>({m, n, k, Layout::kRows, Layout::kRows, k % 2 == 0});
+      }
+      check_product<bf16, bf16, float>({m, n, 9, Layout::kRows, Layout::kRows, true});
+    }
+  }
+}
+
+// What lies ahead is asked for and never read: it need not exist.
+TEST(what_is_ahead_changes_nothing) {
+  for (const Layout layout : {Layout::kRows, Layout::kColumns}) {
+    Random random;
+    Matrix<float> a(4, 128, Layout::kRows, -8, 8, random);
+    Matrix<float> b(128, 128, layout, -8, 8, random);
+    std::vector<std::vector<float>> found;
+    for (const i64 ahead : {i64{0}, i64{1} << 16, -(i64{1} << 40), i64{1} << 62}) {
+      std::vector<float> c(4 * 128);
+      Scratch scratch(ptowsp::tile::matmul_scratch_bytes(4, 128, 128, sizeof(float)));
+      ptowsp::tile::matmul(4, 128, 128, a.memory.data(), a.row, a.column, b.memory.data(), b.row,
+                           b.column, c.data(), 128, false, scratch.data(), ahead);
+      found.push_back(c);
+    }
+    for (const auto& each : found) CHECK(each == found[0]);
+  }
+}
+
 TEST(every_depth_is_right) {
   for (i64 k = 0; k <= 35; ++k) {
     for (const i64 m : {2, 20}) {
