@@ -155,14 +155,18 @@ def program_us(
     return graph_us(steps, replays=replays, drain=drain, spoil=spoil if writes else None)
 
 
-def host_us(program: Program, calls: int = 200) -> Samples:
-    """How long `execute_async` keeps the caller, nothing waited for between calls."""
+def host_us(
+    program: Program, others: Sequence[dict[str, Any]] = ({},), calls: int = 200
+) -> Samples:
+    """How long `execute_async` keeps the caller, nothing waited for between calls. `others` are
+    bound in turn."""
     program.execute()
     calls = 2 if interpreted() else calls
     taken: list[float] = []
-    for _ in range(calls):
+    for turn in range(calls):
+        bound = others[turn % len(others)]
         begin = time.perf_counter_ns()
-        program.execute_async()
+        program.execute_async(**bound)
         taken.append((time.perf_counter_ns() - begin) / 1e3)
     program.synchronize()
     return Samples(tuple(taken))

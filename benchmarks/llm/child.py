@@ -62,9 +62,8 @@ def one_pool(protocol: Protocol, pool: tuple[int, bool], workers: int, torch: An
 
 def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, workers: int) -> Json:
     """Balance, and how long after the call the first task starts, with other lengths at each call:
-    steps one behind the other, as a server takes them, and after a pause in which others have run
-    and the machine has slept."""
-    first: dict[float, list[float]] = {0.0: [], protocol.pause_s: []}
+    after a pause, and steps one behind the other, as a server takes them."""
+    first: dict[float, list[float]] = {protocol.pause_s: [], 0.0: []}
     uneven: list[float] = []
     for pause_s, found in first.items():
         for turn in range(protocol.warmup + protocol.runs):
@@ -79,8 +78,8 @@ def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, work
             uneven.append(decode.unevenness(program.trace, batch, workers))
     return {
         "tasks": program.stats.tasks,
-        "first_task_us": Samples(tuple(first[0.0])).to_json(),
-        "first_task_after_pause_us": Samples(tuple(first[protocol.pause_s])).to_json(),
+        "first_task_us": Samples(tuple(first[protocol.pause_s])).to_json(),
+        "first_task_of_next_step_us": Samples(tuple(first[0.0])).to_json(),
         "unevenness": Samples(tuple(uneven)).to_json(),
     }
 

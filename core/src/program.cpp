@@ -305,9 +305,8 @@ void Program::worker_main(Pool* pool, u32 worker) {
     Run* run = pool->current;
     if (run == nullptr) continue;
     pool->busy += 1;
-    const std::vector<int> crowded = pool->placement.enter(worker, workers_);
+    pool->placement.enter(worker, workers_);
     lock.unlock();
-    if (!crowded.empty()) keep_off(crowded);
     run->work(worker);
     lock.lock();
     pool->placement.leave(worker);

@@ -109,7 +109,8 @@ template <class V>
   return lanes_from<kLanes<V> / 2>(x, x, std::make_integer_sequence<int, kLanes<V> / 2>());
 }
 
-// Whether a lane of a mask is set: one instruction for 32 bytes, to which longer ones are folded.
+// Whether a lane of a mask, of four bytes or more, is set: one instruction for 32 bytes, to which
+// longer ones are folded.
 template <class M>
 [[gnu::always_inline]] inline bool any(M mask) {
 #if defined(__AVX__)

@@ -1,9 +1,8 @@
 // Products with few rows: b is read where it lies.
 //
-//   small b       its rows, or columns, are walked once or twice for all rows of c, whose sums stay
-//   in
-//                 registers; what is read next is asked for meanwhile. Sums go on where those of c
-//                 end, so a product in parts adds the same numbers in the same order as in one.
+//   small b       its rows, or columns, are walked once or twice for all rows of c, whose sums are
+//                 in registers; what is read next is asked for meanwhile. Sums go on where those of
+//                 c end, so a product in parts adds the same numbers in the same order as in one.
 //   rows of b     of a large b long stretches are read, into sums in the first cache
 //   columns of b  products of two vectors
 #pragma once
@@ -100,7 +99,7 @@ template <int kRows, int kVectors, int kWalks, class A, class B, class E>
                                              i64 ahead) {
   constexpr i64 kLanes = kTileLanes<E>;
   constexpr i64 kLine = kLineBytes / i64{sizeof(B)};
-  constexpr i64 kLines = std::max<i64>(kVectors * kLanes / kLine / kWalks, 1);
+  constexpr i64 kLines = (kVectors * kLanes + kWalks * kLine - 1) / (kWalks * kLine);
   using V = Vec<E, kTileLanes<E>>;
   V sum[std::size_t{kRows}][std::size_t{kVectors}] = {};
   if (accumulate) {

@@ -81,6 +81,7 @@ void TLOAD(D& d, const PagedWindow<T, Rank>& from) {
   Pieces<T, Rank> pieces(from, from.rows);
   for (i64 done = 0; done < from.rows;) {
     const Window<T> part = pieces.take();
+    if (part.rows == 0) return;  // nothing is there
     for (i64 i = 0; i < part.rows; ++i) {
       copy_row(d, done + i, part.at(i, 0), part.col_stride, part.cols);
     }

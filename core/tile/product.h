@@ -52,14 +52,15 @@ PTOWSP_TILE void product(D& d, const A& a, const PagedWindow<T, Rank>& b, bool a
   d.rows = accumulate ? least(d.rows, a.rows) : a.rows;
   d.cols = accumulate ? least(d.cols, b.cols) : b.cols;
   Pieces<T, Rank> pieces(b, inner), later = pieces_ahead(pieces, next);
-  i64 done = 0;
+  i64 done = 0, rows = 0;
   do {
     const Window<T> part = pieces.take();
+    rows = part.rows;
     multiply(d.rows, d.cols, part.rows, a.data + done * a.col_stride, a.row_stride, a.col_stride,
              part.data, part.row_stride, part.col_stride, d.data, d.row_stride,
              accumulate || done > 0, scratch, bytes_between(part, later.take()));
-    done += part.rows;
-  } while (done < inner);
+    done += rows;
+  } while (done < inner && rows > 0);
 }
 // Columns of b that lie on pages: columns of d.
 template <class D, class A, class T, int Rank, class Next>
@@ -76,6 +77,7 @@ PTOWSP_TILE void product(D& d, const A& a, const PagedColumns<T, Rank>& b, bool 
     multiply(d.rows, part.rows, inner, a.data, a.row_stride, a.col_stride, part.data,
              part.col_stride, part.row_stride, d.data + done, d.row_stride, accumulate, scratch,
              bytes_between(part, later.take()));
+    if (part.rows == 0) return;  // nothing is there
     done += part.rows;
   }
 }

@@ -2,78 +2,121 @@
 #include "ptowsp/placement.h"
 
 #include <thread>
-#include <vector>
 
 #include "harness.h"
 
 #if defined(__linux__)
+
 #include <sched.h>
-#endif
 
 using namespace ptowsp;
 
-// Where the system says nothing, or gives one processor only, there is nothing to test.
-bool has_two_cpus() { return current_cpu() >= 0 && std::thread::hardware_concurrency() > 1; }
+namespace {
 
-TEST(a_thread_leaves_the_processor_that_it_is_kept_off) {
-  if (!has_two_cpus()) return;
-  std::thread([] {
-    for (int turn = 0; turn < 4; ++turn) {
-      const int before = current_cpu();
-      keep_off({before});
-      CHECK(current_cpu() != before);
-    }
-  }).join();
+cpu_set_t mask() {
+  cpu_set_t found;
+  CPU_ZERO(&found);
+  ::sched_getaffinity(0, sizeof found, &found);
+  return found;
+}
+int may_run_on() {
+  const cpu_set_t found = mask();
+  return CPU_COUNT(&found);
+}
+// With one processor only there is nothing to test.
+bool has_two_cpus() { return may_run_on() > 1; }
+
+// In a thread that may be moved, as the ones of a pool.
+template <class F>
+void in_thread(F f) {
+  std::thread(f).join();
 }
 
-TEST(whoever_would_be_left_no_processor_stays) {
-  if (!has_two_cpus()) return;
-  std::thread([] {
-    std::vector<int> every;
-    for (int cpu = 0; cpu < 4096; ++cpu) every.push_back(cpu);
-    keep_off(every);
-    CHECK(current_cpu() >= 0);
-  }).join();
-}
+}  // namespace
 
-TEST(a_worker_that_meets_the_caller_is_sent_away) {
+TEST(a_worker_that_meets_the_caller_moves) {
   if (!has_two_cpus()) return;
-  Placement placement;
-  CHECK(placement.enter(0, 2).empty());
-  // The same thread plays both, so they are on one processor unless it is moved in between.
-  const int here = current_cpu();
-  const std::vector<int> crowded = placement.enter(1, 2);
-  if (here == current_cpu()) CHECK(crowded == std::vector<int>{here});
-  placement.leave(1);
-  placement.leave(0);
+  in_thread([] {
+    const int before = may_run_on();
+    Placement placement;
+    placement.enter(0, 2);  // one thread plays both, so they meet unless the system moves it
+    const int caller = current_cpu();
+    placement.enter(1, 2);
+    if (may_run_on() == before) return;
+    CHECK_EQ(may_run_on(), before - 1);
+    CHECK(current_cpu() != caller);
+    placement.leave(1);
+    placement.leave(0);
+  });
 }
 
 TEST(more_workers_than_processors_share_them) {
-  if (!has_two_cpus()) return;
-  Placement placement;
-  CHECK(placement.enter(0, 100000).empty());
-  CHECK(placement.enter(1, 100000).empty());
-  placement.leave(1);
-  placement.leave(0);
+  in_thread([] {
+    const cpu_set_t before = mask();
+    Placement placement;
+    placement.enter(0, 100000);
+    placement.enter(1, 100000);
+    const cpu_set_t after = mask();
+    CHECK(CPU_EQUAL(&before, &after) != 0);
+    placement.leave(1);
+    placement.leave(0);
+  });
 }
 
-#if defined(__linux__)
-TEST(a_caller_who_was_held_may_run_where_it_could_before) {
+TEST(a_worker_goes_nowhere_that_its_thread_may_not) {
   if (!has_two_cpus()) return;
-  std::thread([] {
-    cpu_set_t before, after;
-    CHECK(::sched_getaffinity(0, sizeof before, &before) == 0);
-    for (int turn = 0; turn < 8; ++turn) {  // meets often enough to be held
-      Placement placement;
+  in_thread([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(current_cpu()), &one);
+    CHECK(::sched_setaffinity(0, sizeof one, &one) == 0);
+    Placement placement;
+    placement.enter(0, 2);
+    placement.enter(1, 2);
+    CHECK_EQ(may_run_on(), 1);
+    const cpu_set_t after = mask();
+    CHECK(CPU_EQUAL(&one, &after) != 0);
+  });
+}
+
+TEST(a_caller_who_is_brought_to_workers_is_held_and_let_go) {
+  if (!has_two_cpus()) return;
+  in_thread([] {
+    const cpu_set_t before = mask();
+    Placement placement;
+    bool held = false;
+    for (int turn = 0; turn < 50 && !held; ++turn) {
+      // The worker of each turn stands where the caller is, whatever it was told before.
       placement.enter(0, 2);
-      placement.enter(1, 2);
+      std::thread([&] {
+        cpu_set_t here;
+        CPU_ZERO(&here);
+        CPU_SET(static_cast<std::size_t>(turn % 2), &here);
+        ::sched_setaffinity(0, sizeof here, &here);
+        ::sched_setaffinity(0, sizeof before, &before);
+        placement.enter(1, 2);
+      }).join();
+      held = may_run_on() == 1;
       placement.leave(1);
       placement.leave(0);
+      const cpu_set_t after = mask();
+      CHECK(CPU_EQUAL(&before, &after) != 0);
     }
-    CHECK(::sched_getaffinity(0, sizeof after, &after) == 0);
-    CHECK(CPU_EQUAL(&before, &after) != 0);
-  }).join();
+    CHECK(held);
+  });
 }
+
+#else
+
+TEST(nothing_is_done_here) {
+  ptowsp::Placement placement;
+  placement.enter(0, 2);
+  placement.enter(1, 2);
+  placement.leave(1);
+  placement.leave(0);
+  CHECK_EQ(ptowsp::current_cpu(), -1);
+}
+
 #endif
 
 PTOWSP_TEST_MAIN

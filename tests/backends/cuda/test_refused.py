@@ -27,6 +27,7 @@ from pto_wsp import (
     kernel,
     workload,
 )
+from pto_wsp.backends.cuda.module import Need
 
 from .programs import add, dense, double, numbers, temporaries
 from .watching import units
@@ -171,6 +172,36 @@ def test_more_counters_and_workspace_than_there_were() -> None:
     program.execute()
     assert program.stats.tasks == 4
     assert x[4, 8] == 6.0  # as in Pascal's triangle
+
+
+@pytest.mark.parametrize("rows", [(2, 40), (40, 2)], ids=["the last", "the first"])
+def test_one_of_several_runs_without_room(rows: tuple[int, int]) -> None:
+    """Nobody knows which, so all of them are errors: none is run twice, none is lost silently."""
+    x = np.ones((80, 16), np.float32)
+    t = Tensor(data=x, name="t")
+
+    @workload
+    def run(rows, cols):
+        for i in P(rows):
+            for j in P.seq(cols):  # a counter for each row
+                double[i, j](
+                    t[2 * i : 2 * i + 2, 4 * j : 4 * j + 4],
+                    t[2 * i : 2 * i + 2, 4 * j + 4 : 4 * j + 8],
+                )
+
+    program = run(DenseDyn(2), DenseDyn(3)).compile(target="cuda")
+    engine = program._engine
+    program.execute(rows=2)
+    engine._events = engine._events[: 2 * engine.needs()[Need.EVENTS]]
+    for n in rows:
+        program.execute_async(rows=n)
+    with pytest.raises(ExecutionError, match="one of 2 runs found no room for its tasks"):
+        program.synchronize()
+    program.reserve(rows=max(rows))
+    for n in rows:
+        program.execute_async(rows=n)
+    program.synchronize()
+    assert program.stats.tasks == 3 * rows[1]
 
 
 def test_room_is_made_without_a_run() -> None:

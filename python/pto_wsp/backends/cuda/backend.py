@@ -111,7 +111,8 @@ class CudaEngine:
         self._nothing = Known(trusts_pages=not CHECK_PAGES.of(options))  # known of tensors
         self._modules: dict[tuple[object, ...], tuple[Module, Any]] = {}
         self._again: Again | None = None
-        self.launched = self.suspect = 0
+        self.launched = self.suspect = self._looked = 0
+        self.lost = (1, 0)
         self._captured = False
         self._is_capturing = device.capturing()
         self._graphs: list[tuple[Any, ...]] = []  # memory of captured graphs
@@ -405,6 +406,10 @@ class CudaEngine:
         found = [int(word) for word in self._ctrl.cpu()]
         if found[Word.CONTROL]:
             self.suspect = self.launched
+        elif found[Word.ERROR] == Fault.CAPACITY and self.launched - self._looked > 1:
+            self.lost = (self._looked + 1, self.launched)
+            self.grow()
+        self._looked = self.launched
         if found[Word.ERROR] or found[Word.KERNEL] or found[Word.CONTROL]:
             self._ctrl.zero_()
             self._events.zero_()

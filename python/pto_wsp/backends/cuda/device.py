@@ -140,6 +140,11 @@ def lies_like(value: object, tensor: Any) -> bool:
     )
 
 
+def _is_heard(hook: Any) -> bool:
+    """Whether somebody listens: a chain of calls, a call, or nothing."""
+    return bool(getattr(hook, "calls", hook))
+
+
 def launcher(compiled: Any, workers: int) -> Callable[..., None]:
     """Launches a compiled kernel with arguments of the types that it was compiled for, addresses as
     numbers: what Triton asks of arguments at each launch is known of these."""
@@ -151,7 +156,6 @@ def launcher(compiled: Any, workers: int) -> Callable[..., None]:
     # The launcher itself, which takes the stream and, for hooks of profilers, None if nobody
     # listens. The way to it costs as much as the launch.
     hooks: Any = importlib.import_module("triton").knobs.runtime
-    enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook
     stream: Any = torch()._C._cuda_getCurrentRawStream
     current: Any = torch()._C._cuda_getDevice
     function, metadata = compiled.function, compiled.packed_metadata
@@ -159,7 +163,7 @@ def launcher(compiled: Any, workers: int) -> Callable[..., None]:
     launch: Any = run.launch
 
     def direct(*arguments: Any) -> None:
-        if enter.calls or leave.calls:
+        if _is_heard(hooks.launch_enter_hook) or _is_heard(hooks.launch_exit_hook):
             usual(*arguments)
             return
         at = stream(current())

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pto_wsp.backends.cuda import device, faults, timeline
 from pto_wsp.backends.cuda.expansion import Table
 from pto_wsp.backends.cuda.module import NEED_WORDS, Fault, Module, Need, Word
+from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, PtoError
 from pto_wsp.plan import Plan
 from pto_wsp.runtime.bindings import Bound
@@ -52,6 +53,7 @@ class Host(Protocol):
 
     launched: int  # runs so far
     suspect: int  # the last of those in which control may have a mistake; 0: there is none
+    lost: tuple[int, int]  # the first and the last of those among which one found no room
 
 
 class CudaRun:
@@ -86,7 +88,7 @@ class CudaRun:
             return
         try:
             words = self._engine.words()
-            self._error = self._mistake()
+            self._error = self._mistake() or self._lost()
             if self._error is None and words[Word.ERROR] == Fault.CAPACITY:
                 self._engine.grow()
                 self._records = self._launch()
@@ -127,6 +129,20 @@ class CudaRun:
         if found is not None:
             engine.suspect = 0
         return found
+
+    def _lost(self) -> PtoError | None:
+        """Of several runs that were launched before somebody looked, one found no room: nobody
+        knows which, and to run all of them once more would update twice."""
+        first, last = self._engine.lost
+        if not first <= self._number <= last:
+            return None
+        return ExecutionError(
+            Code.MACHINE_RESOURCES,
+            f"one of {last - first + 1} runs found no room for its tasks, and computed nothing",
+            why="they were started one behind the other, and their results may all be wrong",
+            fix="make room first: reserve(...) with the values that need the most, or wait for the "
+            "first run with them",
+        )
 
     def _given(self) -> tuple[Bound, ...]:
         inputs = self._inputs
