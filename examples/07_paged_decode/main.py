@@ -51,7 +51,8 @@ def page_table(lengths: np.ndarray, page: int, rng: np.random.Generator) -> np.n
 def pool(pages: int, page: int, rng: np.random.Generator) -> np.ndarray:
     """[page, token, KV head, element]. In memory the tokens of one head are next to each other,
     which is how a task reads them."""
-    by_head = rng.standard_normal((pages, KV_HEADS, page, DIM), np.float32)
+    by_head = workloads.page_pool((pages, KV_HEADS, page, DIM))
+    rng.standard_normal(out=by_head, dtype=np.float32)
     return by_head.swapaxes(1, 2)
 
 
