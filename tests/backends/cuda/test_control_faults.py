@@ -366,10 +366,19 @@ def test_pages_may_be_trusted() -> None:
     texts = [each._engine.module.text for each in (checked, trusted)]
     assert "pto_pages" in texts[0]
     assert "pto_pages" not in texts[1]
+
     loops = [
         [part for part in text.split("@triton.jit") if "\ndef decode" in part] for text in texts
     ]
     assert loops[0] == loops[1] != []
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_decode_trusts_pages_unless_it_is_asked(check: bool) -> None:
+    config = workloads.GpuDecode(block=16, chunk=16, check_pages=check)
+    program = paged().compile(target="cuda", **config.options)
+    assert ("pto_pages" in program._engine.module.text) is check
+    assert not workloads.GpuDecode().check_pages
 
 
 def test_regions_on_one_page() -> None:
