@@ -21,7 +21,9 @@ std::unique_ptr<BoundPlan> BoundPlan::bind(const PlanView& plan, const ptowsp_bi
     out->facts_ = std::make_shared<const PlanFacts>(plan);
   }
   out->plan_ = &plan;
+  out->forget_values();
   if (!Binder(plan, out.get(), error, options).run(bindings, count)) return nullptr;
+  out->forget_values();  // those of what was half bound
   return out;
 }
 
@@ -409,17 +411,26 @@ bool Binder::prove_dim(const BoundDim& dim, i64 shape) {
   return start.lo >= 0 && (start + reach).hi < shape;
 }
 
-// Cells as large as the largest region of bounded size, so that a region meets few of them.
+// Cells as large as the largest region that is not the whole, so that a region meets few of them. A
+// dimension of which every region has the whole is one cell.
 void Binder::choose_cells() {
-  for (BoundTensor& t : out_.tensors_) std::fill(t.cell, t.cell + kMaxRank, 1);
+  constexpr i64 kWhole = 0;
+  for (BoundTensor& t : out_.tensors_) std::fill(t.cell, t.cell + kMaxRank, kWhole);
   for (const u32 i : out_.site_accesses_) {
     const BoundAccess& a = out_.accesses_[i];
     BoundTensor& t = out_.tensors_[out_.tensors_[a.tensor].geometry];
     for (u32 d = 0; d < a.rank; ++d) {
       const BoundDim& dim = out_.dims_[a.dims + d];
-      if (!dim.extent.constant() || !dim.step.constant()) continue;
-      const i64 span = (dim.extent.form->base - 1) * dim.step.form->base + 1;
-      if (span > t.cell[d] && span < t.shape[d]) t.cell[d] = span;
+      i64 span = 1;
+      if (dim.extent.constant() && dim.step.constant()) {
+        span = (dim.extent.form->base - 1) * dim.step.form->base + 1;
+      }
+      if (span < t.shape[d]) t.cell[d] = std::max(t.cell[d], std::max<i64>(span, 1));
+    }
+  }
+  for (BoundTensor& t : out_.tensors_) {
+    for (u32 d = 0; d < kMaxRank; ++d) {
+      if (t.cell[d] == kWhole) t.cell[d] = std::max<i64>(t.shape[d], 1);
     }
   }
   for (BoundTensor& t : out_.tensors_) {

@@ -12,6 +12,7 @@ void Binder::make_affine(u32 node) {
   Affine& form = out_.forms_[node];
   form = Affine{};
   out.node = node;
+  out.kept = out_.facts_->keeps_at[node] != kNone;
   out.form = &form;
   const std::vector<u32>& register_of = out_.facts_->register_of;
   if (!register_of.empty() && register_of[node] != kNone) {
@@ -93,9 +94,9 @@ bool Binder::affine_constant(u32 node, const Expr& e, Affine* out) const {
       if (operand == e.a || is_branch_[operand] == 0) return false;
     }
   }
-  const i64 no_loops[kMaxVars] = {};
+  static constexpr i64 kNoLoops[kMaxVars] = {};
   Error ignored;
-  return out_.eval_expr(e, BoundPlan::Env{no_loops, {}}, &out->base, &ignored);
+  return out_.eval_expr(e, BoundPlan::Env{kNoLoops, {}}, &out->base, &ignored);
 }
 
 Interval Binder::range_of_affine(const Affine& form) const {

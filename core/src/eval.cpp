@@ -1,9 +1,12 @@
 // Evaluation of expressions and regions for one task: BoundPlan's run-time half.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <string>
+#include <vector>
 
 #include "arithmetic.h"
+#include "plan_facts.h"
 #include "ptowsp/bind.h"
 
 namespace ptowsp {
@@ -66,6 +69,43 @@ i64 BoundArray::at(i64 i, i64 j) const {
     default:
       return static_cast<const u8*>(data)[k];
   }
+}
+
+namespace {
+
+// The last values of an expression, by the indices that it hangs on. Several, since tasks of
+// several iterations may come in turns.
+struct KeptValue {
+  u64 epoch = 0;  // of the binding; never 0
+  i64 index[2] = {};
+  i64 value = 0;
+};
+constexpr u32 kWays = 8;
+thread_local std::vector<KeptValue> kept_values;
+
+}  // namespace
+
+// Chunk sizes and the like, which all tasks of an iteration ask for, several times each.
+bool BoundPlan::eval_kept(u32 node, const Env& env, i64* out, Error* error) const {
+  const u32 number = facts_->keeps_at[node];
+  const PlanFacts::Keeps& keeps = facts_->keeps[number];
+  const i64 first = env.vars[keeps.levels[0]];
+  const i64 second = keeps.count > 1 ? env.vars[keeps.levels[1]] : 0;
+  const std::size_t ways = facts_->keeps.size() * kWays;
+  if (kept_values.size() < ways) kept_values.resize(ways);
+  KeptValue& kept = kept_values[number * kWays + static_cast<u64>(first + second) % kWays];
+  if (kept.epoch == epoch_ && kept.index[0] == first && kept.index[1] == second) {
+    *out = kept.value;
+    return true;
+  }
+  if (!eval_expr(plan_->expr(node), env, out, error)) return false;
+  kept = {epoch_, {first, second}, *out};
+  return true;
+}
+
+void BoundPlan::forget_values() {
+  static std::atomic<u64> last{0};
+  epoch_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error) const {
@@ -171,12 +211,15 @@ bool BoundPlan::eval_fold(const Expr& e, const Env& env, i64* out, Error* error)
   const auto op = static_cast<ReduceOp>(e.arg & 0xFF);
   i64 total = fold_identity(op);
   for (x = lo; x < hi;) {
-    i64 values[kBlock];
+    i64 room[kBlock];
+    BlockValues values;
     const auto count =
         static_cast<u32>(std::min<u64>(kBlock, static_cast<u64>(hi) - static_cast<u64>(x)));
     const i64 before = total;
-    bool whole = eval_block(e.c, inner, e.arg >> 8, count, values);
-    for (u32 k = 0; k < count && whole; ++k) whole = fold_step(op, values[k], &total);
+    bool whole = eval_block(e.c, inner, e.arg >> 8, count, room, &values);
+    for (u32 k = 0; k < count && whole; ++k) {
+      whole = fold_step(op, values.all_alike() ? values.value : values.values[k], &total);
+    }
     if (!whole) {
       total = before;
       break;

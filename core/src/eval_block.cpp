@@ -11,21 +11,31 @@ namespace ptowsp {
 
 namespace {
 
+// The same operator on each element of a block and one of another.
 template <typename Operator>
-bool each(const i64* a, const i64* b, u32 count, i64* out, Operator op) {
+bool each(const i64* a, const BlockValues& b, u32 count, i64* out, Operator op) {
   bool good = true;
-  for (u32 k = 0; k < count; ++k) good &= op(a[k], b[k], &out[k]);
+  if (b.all_alike()) {
+    const i64 y = b.value;
+    for (u32 k = 0; k < count; ++k) good &= op(a[k], y, &out[k]);
+  } else {
+    for (u32 k = 0; k < count; ++k) good &= op(a[k], b.values[k], &out[k]);
+  }
   return good;
 }
 
 // Quotients of numbers that are not negative, which is what sizes are; false: one of them is.
 bool divide(const i64* a, const i64* b, u32 count, i64* out) {
-  return each(a, b, count, out, [](i64 x, i64 y, i64* q) {
-    if (x < 0 || y < 1) return false;
-    const bool narrow = ((static_cast<u64>(x) | static_cast<u64>(y)) >> 32) == 0;
-    *q = narrow ? static_cast<u32>(x) / static_cast<u32>(y) : x / y;
-    return true;
-  });
+  bool good = true;
+  for (u32 k = 0; k < count; ++k) {
+    if (a[k] < 0 || b[k] < 1) {
+      good = false;
+      continue;
+    }
+    const bool narrow = ((static_cast<u64>(a[k]) | static_cast<u64>(b[k])) >> 32) == 0;
+    out[k] = narrow ? static_cast<u32>(a[k]) / static_cast<u32>(b[k]) : a[k] / b[k];
+  }
+  return good;
 }
 
 // The same of numbers by one that is positive.
@@ -47,7 +57,8 @@ bool divide_by(const i64* a, i64 by, u32 count, i64* out) {
   return true;
 }
 
-bool apply_block(ExprOp op, const i64* a, const i64* b, u32 count, i64* out) {
+// `out` may be where `a` lies.
+bool apply_block(ExprOp op, const i64* a, const BlockValues& b, u32 count, i64* out) {
   switch (op) {
     case ExprOp::ADD:
       return each(a, b, count, out,
@@ -59,7 +70,7 @@ bool apply_block(ExprOp op, const i64* a, const i64* b, u32 count, i64* out) {
       return each(a, b, count, out,
                   [](i64 x, i64 y, i64* z) { return !__builtin_mul_overflow(x, y, z); });
     case ExprOp::FLOORDIV:
-      return divide(a, b, count, out);
+      return b.all_alike() ? divide_by(a, b.value, count, out) : divide(a, b.values, count, out);
     case ExprOp::MIN:
       return each(a, b, count, out, [](i64 x, i64 y, i64* z) { return *z = std::min(x, y), true; });
     case ExprOp::MAX:
@@ -68,65 +79,111 @@ bool apply_block(ExprOp op, const i64* a, const i64* b, u32 count, i64* out) {
       return each(a, b, count, out, [](i64 x, i64 y, i64* z) { return *z = x <= y, true; });
     default: {
       Error ignored;
-      for (u32 k = 0; k < count; ++k) {
-        if (!apply(op, a[k], b[k], &out[k], &ignored)) return false;
-      }
-      return true;
+      return each(a, b, count, out,
+                  [&](i64 x, i64 y, i64* z) { return apply(op, x, y, z, &ignored); });
     }
   }
+}
+
+// Elements of an array of one dimension; index(k) is within it.
+template <typename Index>
+void load_each(const BoundArray& array, u32 count, Index index, i64* out) {
+  if (array.dtype == DType::I64 || array.dtype == DType::U64) {
+    const auto* data = static_cast<const i64*>(array.data);
+    for (u32 k = 0; k < count; ++k) out[k] = data[index(k) * array.stride[0]];
+  } else if (array.dtype == DType::I32) {
+    const auto* data = static_cast<const i32*>(array.data);
+    for (u32 k = 0; k < count; ++k) out[k] = data[index(k) * array.stride[0]];
+  } else {
+    for (u32 k = 0; k < count; ++k) out[k] = array.at(index(k), 0);
+  }
+}
+
+// All of them one by one, for whoever needs them so.
+const i64* spread(const BlockValues& block, u32 count, i64* room) {
+  if (!block.all_alike()) return block.values;
+  std::fill(room, room + count, block.value);
+  return room;
 }
 
 }  // namespace
 
-// Values of a node for env.bound[level], env.bound[level] + 1 ... False: not for all of them, or
-// not in this way.
-bool BoundPlan::eval_block(u32 node, const Env& env, u32 level, u32 count, i64* out) const {
+// Values of a node for env.bound[level], env.bound[level] + 1 ... They lie in `room`, which has
+// kBlock, or where they lay before. False: not for all of them, or not in this way.
+bool BoundPlan::eval_block(u32 node, const Env& env, u32 level, u32 count, i64* room,
+                           BlockValues* out) const {
   if ((facts_->open[node] & (1u << level)) == 0) {
     Error ignored;
-    if (!eval_node(node, env, &out[0], &ignored)) return false;
-    std::fill(out + 1, out + count, out[0]);
-    return true;
+    out->values = nullptr;
+    return eval_node(node, env, &out->value, &ignored);
   }
   const Expr& e = plan_->expr(node);
   const auto op = static_cast<ExprOp>(e.op);
+  out->values = room;
   if (op == ExprOp::BOUNDVAR) {
-    for (u32 k = 0; k < count; ++k) out[k] = env.bound[level] + k;
+    for (u32 k = 0; k < count; ++k) room[k] = env.bound[level] + k;
     return true;
   }
-  if (op == ExprOp::LOAD) return block_load(e, env, level, count, out);
-  i64 a[kBlock];
-  i64 b[kBlock];
-  if (op == ExprOp::SELECT) {  // both sides: where one fails, what is not chosen must not count
-    if (!eval_block(e.a, env, level, count, out)) return false;
-    const auto chosen =
-        static_cast<u32>(std::count_if(out, out + count, [](i64 v) { return v != 0; }));
-    if (chosen == count) return eval_block(e.b, env, level, count, out);
-    if (chosen == 0) return eval_block(e.c, env, level, count, out);
-    if (!eval_block(e.b, env, level, count, a) || !eval_block(e.c, env, level, count, b)) {
-      return false;
-    }
-    for (u32 k = 0; k < count; ++k) out[k] = out[k] != 0 ? a[k] : b[k];
-    return true;
-  }
+  if (op == ExprOp::LOAD) return block_load(e, env, level, count, room, out);
+  if (op == ExprOp::SELECT) return block_select(e, env, level, count, room, out);
   const bool binary = op >= ExprOp::ADD && op <= ExprOp::OR && op != ExprOp::NEG;
   if (!binary || op == ExprOp::DIV) return false;
-  if (op == ExprOp::FLOORDIV && (facts_->open[e.b] & (1u << level)) == 0) {
-    Error ignored;
-    return eval_node(e.b, env, &b[0], &ignored) && eval_block(e.a, env, level, count, a) &&
-           divide_by(a, b[0], count, out);
-  }
-  return eval_block(e.a, env, level, count, a) && eval_block(e.b, env, level, count, b) &&
-         apply_block(op, a, b, count, out);
+  BlockValues a;
+  BlockValues b;
+  i64 more[kBlock];
+  return eval_block(e.a, env, level, count, room, &a) &&
+         eval_block(e.b, env, level, count, more, &b) &&
+         apply_block(op, spread(a, count, room), b, count, room);
 }
 
-bool BoundPlan::block_load(const Expr& e, const Env& env, u32 level, u32 count, i64* out) const {
-  const BoundArray& array = arrays_[e.a];
-  i64 index[kBlock];
-  if (array.rank != 1 || !eval_block(e.b, env, level, count, index)) return false;
-  for (u32 k = 0; k < count; ++k) {
-    if (index[k] < 0 || index[k] >= array.shape[0]) return false;
+// Both sides: where one fails, what is not chosen must not count.
+bool BoundPlan::block_select(const Expr& e, const Env& env, u32 level, u32 count, i64* room,
+                             BlockValues* out) const {
+  BlockValues chosen;
+  if (!eval_block(e.a, env, level, count, room, &chosen)) return false;
+  u32 first = chosen.all_alike() && chosen.value != 0 ? count : 0;
+  for (u32 k = 0; k < count && !chosen.all_alike(); ++k) first += chosen.values[k] != 0 ? 1 : 0;
+  if (first == count) return eval_block(e.b, env, level, count, room, out);
+  if (first == 0) return eval_block(e.c, env, level, count, room, out);
+  BlockValues a;
+  BlockValues b;
+  i64 more[2][kBlock];
+  if (!eval_block(e.b, env, level, count, more[0], &a) ||
+      !eval_block(e.c, env, level, count, more[1], &b)) {
+    return false;
   }
-  for (u32 k = 0; k < count; ++k) out[k] = array.at(index[k], 0);
+  const i64* const yes = spread(a, count, more[0]);
+  const i64* const no = spread(b, count, more[1]);
+  for (u32 k = 0; k < count; ++k) {  // without a branch, which nobody could foresee
+    const i64 mask = -static_cast<i64>(chosen.values[k] != 0);
+    room[k] = (yes[k] & mask) | (no[k] & ~mask);
+  }
+  out->values = room;
+  return true;
+}
+
+bool BoundPlan::block_load(const Expr& e, const Env& env, u32 level, u32 count, i64* room,
+                           BlockValues* out) const {
+  const BoundArray& array = arrays_[e.a];
+  if (array.rank != 1) return false;
+  const Expr& at = plan_->expr(e.b);
+  if (static_cast<ExprOp>(at.op) == ExprOp::BOUNDVAR && at.arg == level) {
+    const i64 first = env.bound[level];
+    if (first < 0 || first > array.shape[0] - static_cast<i64>(count)) return false;
+    if (array.dtype == DType::I64 && array.stride[0] == 1) {
+      out->values = static_cast<const i64*>(array.data) + first;
+    } else {
+      load_each(array, count, [first](u32 k) { return first + k; }, room);
+    }
+    return true;
+  }
+  BlockValues index;
+  if (!eval_block(e.b, env, level, count, room, &index)) return false;
+  const i64* const each_index = spread(index, count, room);
+  for (u32 k = 0; k < count; ++k) {
+    if (each_index[k] < 0 || each_index[k] >= array.shape[0]) return false;
+  }
+  load_each(array, count, [each_index](u32 k) { return each_index[k]; }, room);
   return true;
 }
 

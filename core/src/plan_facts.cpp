@@ -1,6 +1,7 @@
 #include "plan_facts.h"
 
 #include <algorithm>
+#include <bit>
 #include <string_view>
 #include <type_traits>
 
@@ -77,6 +78,7 @@ PlanFacts::PlanFacts(const PlanView& plan) {
   find_branches(plan);
   read_code(plan);
   find_reads(plan);
+  find_keeps(plan);
   tensor_of.assign(plan.count(Section::SYMBOL), kNone);
   for (u32 t = 0; t < plan.count(Section::TENSOR); ++t) {
     const u32 symbol = plan.get<Section::TENSOR>(t).symbol;
@@ -172,6 +174,38 @@ void PlanFacts::find_reads(const PlanView& plan) {
   }
   for (u32 i = 0; i < nodes; ++i) {
     if (loads[i] != 0 && open[i] == 0) reads.push_back({i, shown[i] != 0});
+  }
+}
+
+void PlanFacts::find_keeps(const PlanView& plan) {
+  constexpr u32 kCostly = 16;  // operations; to find a value again takes about as long as three
+  constexpr u32 kMostLevels = 2;
+  constexpr u32 kMost = 64;
+  constexpr u32 kDivision = 4;
+  const u32 nodes = plan.count(Section::EXPR);
+  std::vector<u32> cost(nodes, 0);
+  std::vector<u32> levels(nodes, 0);
+  keeps_at.assign(nodes, kNone);
+  for (u32 i = 0; i < nodes; ++i) {
+    const Expr e = plan.expr(i);
+    const auto op = static_cast<ExprOp>(e.op);
+    if (op == ExprOp::LOOPVAR) levels[i] = 1u << e.arg;
+    if (open[i] == 0) continue;  // one value in a run
+    cost[i] = op == ExprOp::FLOORDIV || op == ExprOp::MOD ? kDivision : 1;
+    for (const u32 operand : operands_of(e)) {
+      if (operand == kNone) continue;
+      levels[i] |= levels[operand];
+      cost[i] = std::min(cost[i] + cost[operand], 1u << 16);
+    }
+    const bool fixed = open[i] == kVaries && (registers_in.empty() || registers_in[i] == 0);
+    const auto count = static_cast<u32>(std::popcount(levels[i]));
+    if (!fixed || cost[i] < kCostly || count > kMostLevels || keeps.size() == kMost) continue;
+    Keeps found;
+    for (u32 level = 0; level < kMaxLoops; ++level) {
+      if ((levels[i] >> level & 1u) != 0) found.levels[found.count++] = static_cast<u8>(level);
+    }
+    keeps_at[i] = static_cast<u32>(keeps.size());
+    keeps.push_back(found);
   }
 }
 

@@ -31,6 +31,14 @@ struct PlanFacts {
     bool shown;
   };
   std::vector<Read> reads;
+  // By EXPR: among those whose values evaluation keeps (eval_kept()), or kNone. They are costly,
+  // and hang on nothing but the indices of these loops.
+  struct Keeps {
+    u32 count = 0;
+    u8 levels[2] = {};
+  };
+  std::vector<u32> keeps_at;
+  std::vector<Keeps> keeps;
 
   explicit PlanFacts(const PlanView& plan);
 
@@ -40,6 +48,7 @@ struct PlanFacts {
   void find_branches(const PlanView& plan);
   void read_code(const PlanView& plan);
   void find_reads(const PlanView& plan);
+  void find_keeps(const PlanView& plan);
 };
 
 }  // namespace ptowsp

@@ -6,8 +6,17 @@
 
 #include "ptowsp/generate.h"
 #include "ptowsp/order.h"
+#include "ptowsp/spin_lock.h"
+#include "ptowsp/warmth.h"
 
 namespace ptowsp {
+
+// In nanoseconds: a run of this length may have driven everything else out of the caches, and
+// reading a few megabytes after it does not count.
+constexpr u64 kLongRun = 2'000'000;
+
+// Of all programs. Only a hint for workers that have nothing to do.
+std::atomic<u32> runs_at_work = 0;
 
 QueuedRun::~QueuedRun() {
   if (orphan) {
@@ -46,6 +55,8 @@ bool Program::set_scratch(u32 kernel, u64 bytes) {
 bool Program::set_sharing(u32 kernel, u64 views) {
   if (kernel >= kernels_.size()) return false;
   kernels_[kernel].sharing = views;
+  const std::lock_guard lock(pool_->mutex);
+  pool_->spare = {};  // what it was checked for
   return true;
 }
 
@@ -98,7 +109,9 @@ std::unique_ptr<QueuedRun> Program::prepare(const ptowsp_binding* bindings, std:
     return nullptr;
   }
   RunParts parts = bind(bindings, count, error);
-  if (parts.plan == nullptr || !check_sharing(*parts.plan, error)) return nullptr;
+  if (parts.plan == nullptr) return nullptr;
+  // A plan that serves again has the same tensors sharing memory.
+  if (parts.anew && !check_sharing(*parts.plan, error)) return nullptr;
   if ((control.record || control.controlled()) &&
       !identify(*parts.plan, &control, &hashed, error)) {
     return nullptr;
@@ -271,11 +284,13 @@ void Program::run_front(QueuedRun* run) {
   try {
     if (run->run->is_traced()) give_trace(run);
     run->run->begin(std::move(memory));
-    run->run->set_crew([](void* user) { static_cast<Pool*>(user)->called.notify_all(); }, &pool);
+    run->run->set_crew([](void* user) { static_cast<Pool*>(user)->call(); }, &pool);
     {
       std::unique_lock lock(pool.mutex);
       pool.current = run->run.get();
       pool.epoch += 1;
+      pool.has_run = true;
+      runs_at_work += 1;
       pool.placement.enter(0, workers_);  // the caller's own thread stays where it is
     }
     run->run->work(0);
@@ -285,6 +300,7 @@ void Program::run_front(QueuedRun* run) {
   RunParts left;  // freed without the lock
   std::unique_lock lock(pool.mutex);
   pool.current = nullptr;  // whoever has not come yet need not come any more
+  if (pool.has_run.exchange(false)) runs_at_work -= 1;
   pool.changed.wait(lock, [&pool] { return pool.busy == 0; });
   pool.placement.leave(0);
   left = run->run->end();
@@ -307,11 +323,40 @@ void Program::worker_main(Pool* pool, u32 worker) {
     pool->busy += 1;
     pool->placement.enter(worker, workers_);
     lock.unlock();
+    const Clock clock;
     run->work(worker);
+    const u64 calls = pool->calls.load(std::memory_order_acquire);
+    const bool was_long = clock.since() > kLongRun;
     lock.lock();
     pool->placement.leave(worker);
     pool->busy -= 1;
     if (pool->busy == 0) pool->changed.notify_all();
+    if (!was_long) continue;
+    lock.unlock();
+    stay_awake(*pool, worker, calls, clock);
+    lock.lock();
+  }
+}
+
+// Behind a run that has taken as long as `clock`, until somebody calls or an eighth of that time
+// is over, 10 ms at most: where one step follows the other, waking a thread takes longer than all
+// else that a start does, and whoever starts has to do it first. Not where a run of another program
+// could use the processor.
+void Program::stay_awake(const Pool& pool, u32 worker, u64 calls, const Clock& clock) const {
+  constexpr u64 kShare = 8;
+  constexpr u64 kLongest = 10'000'000;
+  constexpr u32 kLooks = 64;  // before others may have the processor
+  constexpr u32 kReader = 1;  // the worker that every program with workers has
+  const u64 ended = clock.since();
+  const u64 until = ended + std::min(ended / kShare, kLongest);
+  if (workers_ > std::thread::hardware_concurrency()) return;
+  if (worker == kReader) read_start_code(pool.calls, calls);
+  while (clock.since() < until && runs_at_work <= (pool.has_run ? 1u : 0u)) {
+    for (u32 i = 0; i < kLooks; ++i) {
+      if (pool.calls.load(std::memory_order_acquire) != calls) return;
+      pause_briefly();
+    }
+    std::this_thread::yield();
   }
 }
 
@@ -349,7 +394,7 @@ void Program::close() {
     pool.changed.wait(lock, [&pool] { return pool.queue.empty(); });
     pool.closing = true;
     pool.changed.notify_all();
-    pool.called.notify_all();
+    pool.call();
   }
   for (std::thread& t : pool.threads) t.join();
   pool.threads.clear();
@@ -361,6 +406,7 @@ void Program::after_fork() {
   Pool* old = pool_.release();  // its threads and the state of its locks belong to the parent
   pool_ = std::make_unique<Pool>();
   pool_->trace_file = old->trace_file;
+  if (old->has_run) runs_at_work -= 1;
   for (QueuedRun* run : old->queue) {
     run->run->abandon(Error::make(Status::INTERRUPTED,
                                   "the process was forked while this run was in flight; it goes on "

@@ -96,7 +96,9 @@ bool BoundPlan::rebind(const ptowsp_binding* bindings, std::size_t count) {
     if (!same_form(before, bindings[i], kind)) return false;
   }
   Error ignored;
-  return Binder(*plan_, this, &ignored, {}).move(bindings);
+  const bool moved = Binder(*plan_, this, &ignored, {}).move(bindings);
+  forget_values();
+  return moved;
 }
 
 bool Binder::move(const ptowsp_binding* bindings) {

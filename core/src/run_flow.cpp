@@ -142,8 +142,12 @@ void Run::leave_work(u32 worker) {
 bool Run::runs_low(u32 worker) {
   constexpr u32 kLow = 8;
   Worker& me = *workers_[worker];
-  if (me.own->size() >= kLow || workers() == 1 || generated_all_.load(std::memory_order_relaxed) ||
-      config_.ready == ReadyPolicy::FIFO || leader_.load(std::memory_order_relaxed) == worker) {
+  if (workers() == 1 || generated_all_.load(std::memory_order_relaxed) ||
+      leader_.load(std::memory_order_relaxed) == worker) {
+    return false;
+  }
+  if (issuer_ ? issuer_->ready() >= u64{kLow} * workers()
+              : me.own->size() >= kLow || config_.ready == ReadyPolicy::FIFO) {
     return false;
   }
   if (me.patience > 0) {
@@ -272,8 +276,10 @@ bool Run::generate_burst(u32 worker) {
     constexpr u32 kFirst = 8;
     const bool hurry = before == 0 && config_.ready != ReadyPolicy::PRIORITY &&
                        config_.timing == TimingPolicy::IMMEDIATE;
-    // What fills the window is told by modes that look at it: they have some more at a time.
-    const u32 first = config_.window_mode == WindowMode::STALL ? std::max(workers(), 2u) : kFirst;
+    // What fills the window is told by modes that look at it: they have some more at a time. With a
+    // schedule, whoever comes generates the next ones.
+    const u32 few = issuer_ ? 1 : std::max(workers(), 2u);
+    const u32 first = config_.window_mode == WindowMode::STALL ? few : kFirst;
     // What several cursors need fills tens of cache lines, which whoever generates next has to
     // fetch.
     constexpr u32 kTurns = 1024;

@@ -152,6 +152,24 @@ TEST(several_programs_at_once) {
   for (std::thread& t : threads) t.join();
 }
 
+// Behind a long run workers stay awake for a while: the next one, or the end, comes meanwhile or
+// after it.
+TEST(long_runs_one_behind_the_other) {
+  const auto slow_add = [](const ptowsp_call* call, void* user) -> int32_t {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    return add_kernel(call, user);
+  };
+  for (const u32 workers : {2u, 3u}) {
+    Wavefront w;
+    Native native(&w.maker, workers, slow_add);
+    for (const int pause_us : {0, 0, 50, 3000, 0}) {
+      CHECK_EQ(native.run(w.bind(8, 8)), 0);
+      CHECK(w.data == wavefront_result(8, 8));
+      std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+    }
+  }
+}
+
 TEST(one_program_from_several_threads) {
   Wavefront w;
   Native native(&w.maker, 2);
@@ -323,7 +341,7 @@ TEST(kernels_say_which_views_may_share_memory) {
   ptowsp_program_set_kernel(program, 0, add_kernel, nullptr);
   CHECK_EQ(ptowsp_program_set_sharing(program, 7, 0), number(Status::BIND_ERROR));
   const auto bindings = w.bind(4, 5);
-  for (const u64 views : {u64{0}, u64{3}, u64{7}, ~u64{0}}) {
+  for (const u64 views : {u64{0}, u64{3}, u64{7}, u64{3}, ~u64{0}}) {
     CHECK_EQ(ptowsp_program_set_sharing(program, 0, views), 0);
     ptowsp_run* run =
         ptowsp_run_start(program, bindings.data(), bindings.size(), 0, nullptr, nullptr, &error);

@@ -49,18 +49,30 @@ BODIES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-def programs(body: Callable[[Any, Any, Any], Any]) -> list[Any]:
+def programs(body: Callable[[Any, Any, Any], Any], dtype: Any = np.int64) -> list[Any]:
     @workload
     def reduced(a: Any, n: Any, d: Any, Y: Any) -> None:
         for i in P(2):
             keep[i](Y[i : i + 1], body(a, n, d))
 
-    work = reduced(np.zeros(1, np.int64), Scalar(1), Scalar(1), Tensor(data=np.zeros(2, np.int64)))
+    work = reduced(np.zeros(1, dtype), Scalar(1), Scalar(1), Tensor(data=np.zeros(2, np.int64)))
     return [work.compile(target=target) for target in ("cpu_sim", "reference")]
 
 
 COMPILED = {name: programs(body) for name, body in BODIES.items()}
 numbers = st.one_of(st.integers(0, 300), st.sampled_from([-1, -7, LARGE, -LARGE, 2**63 - 1]))
+
+
+def outcomes(compiled: list[Any], array: np.ndarray, n: int, d: int) -> list[object]:
+    found: list[object] = []
+    for program in compiled:
+        out = np.zeros(2, np.int64)
+        try:
+            program.execute(a=array, n=n, d=d, Y=out)
+            found.append(out.tolist())
+        except ExecutionError as error:
+            found.append(error.code)
+    return found
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -70,13 +82,17 @@ numbers = st.one_of(st.integers(0, 300), st.sampled_from([-1, -7, LARGE, -LARGE,
     st.one_of(st.integers(-3, 60), st.just(LARGE)),
 )
 def test_both_targets(name: str, first: list[int], n: int, d: int) -> None:
-    array = np.resize(np.array(first, np.int64), n)
-    outcomes: list[object] = []
-    for program in COMPILED[name]:
-        out = np.zeros(2, np.int64)
-        try:
-            program.execute(a=array, n=n, d=d, Y=out)
-            outcomes.append(out.tolist())
-        except ExecutionError as error:
-            outcomes.append(error.code)
-    assert outcomes[0] == outcomes[1]
+    ours, reference = outcomes(COMPILED[name], np.resize(np.array(first, np.int64), n), n, d)
+    assert ours == reference
+
+
+STRIDED = {dtype: programs(BODIES["sum"], dtype) for dtype in (np.int64, np.int32, np.uint8)}
+
+
+@pytest.mark.parametrize("dtype", STRIDED)
+@given(st.integers(1, 140), st.integers(-2, 3), st.integers(0, 1))
+def test_elements_of_any_type_and_stride(dtype: Any, n: int, step: int, beyond: int) -> None:
+    array = np.arange(700, dtype=np.int64).astype(dtype)[:: step or 5][:n]
+    ours, reference = outcomes(STRIDED[dtype], array, n + beyond, 3)
+    assert ours == reference
+    assert isinstance(ours, list) == (beyond == 0)

@@ -61,6 +61,7 @@ struct Affine {
 struct BoundExpr {
   u32 node = kNone;
   bool affine = false;
+  bool kept = false;             // its last values are
   const Affine* form = nullptr;  // if it is affine
 
   bool constant() const { return affine && form->top == 0 && form->num_regs == 0; }
@@ -94,6 +95,14 @@ struct BoundArray {
   ArrayRange expected;  // and what may come: plans are proved for that
 
   i64 at(i64 i, i64 j) const;
+};
+
+// Values of an expression for several elements of a reduction.
+struct BlockValues {
+  const i64* values = nullptr;  // one for each element, or null:
+  i64 value = 0;                // all of them
+
+  bool all_alike() const { return values == nullptr; }
 };
 
 struct BoundTensor {
@@ -413,6 +422,9 @@ class BoundPlan {
  private:
   friend class Binder;
 
+  // What is kept of expressions from before does not count any more.
+  void forget_values();
+
   // Back to what a new one is, but for the room that its tables have and what is expected of it.
   void clear();
 
@@ -423,17 +435,24 @@ class BoundPlan {
   };
   bool eval_node(u32 node, const Env& env, i64* out, Error* error) const {
     const Expr& e = plan_->expr(node);
+    const BoundExpr& known = exprs_[node];
     const bool costly = e.op >= static_cast<u8>(ExprOp::SELECT);
-    if (costly && exprs_[node].constant()) {
-      *out = exprs_[node].form->base;
+    if (costly && known.constant()) {
+      *out = known.form->base;
       return true;
     }
+    if (known.kept) return eval_kept(node, env, out, error);
     return eval_expr(e, env, out, error);
   }
   static constexpr u32 kBlock = 64;  // elements of a reduction that are evaluated at a time
-  bool eval_block(u32 node, const Env& env, u32 level, u32 count, i64* out) const;
-  bool block_load(const Expr& e, const Env& env, u32 level, u32 count, i64* out) const;
+  bool eval_block(u32 node, const Env& env, u32 level, u32 count, i64* room,
+                  BlockValues* out) const;
+  bool block_select(const Expr& e, const Env& env, u32 level, u32 count, i64* room,
+                    BlockValues* out) const;
+  bool block_load(const Expr& e, const Env& env, u32 level, u32 count, i64* room,
+                  BlockValues* out) const;
   bool eval_expr(const Expr& e, const Env& env, i64* out, Error* error) const;
+  bool eval_kept(u32 node, const Env& env, i64* out, Error* error) const;
   bool eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_load(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_fold(const Expr& e, const Env& env, i64* out, Error* error) const;
@@ -471,6 +490,7 @@ class BoundPlan {
   u64 accesses_checked_ = 0;
   u64 accesses_proved_ = 0;
   BoundTo bound_to_;
+  u64 epoch_ = 0;         // another one whenever values may be others
   bool settled_ = false;  // other contents of arrays make another plan, in ways nobody looks for
   bool exact_ = false;    // see expect_nothing()
 };

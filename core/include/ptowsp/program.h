@@ -1,11 +1,13 @@
 // A loaded plan with kernels and worker threads; runs queue in call order.
 //
-// Threads: workers 1 .. n-1 are made when the first run needs them and sleep between runs. Worker 0
+// Threads: workers 1 .. n-1 are made when the first run needs them and sleep between runs, but stay
+// awake for a while behind long ones. Worker 0
 // is the thread that calls run(), or the driver thread for asynchronous runs. All of them are
 // joined by close(); none outlives the program. After fork() the child has none of them:
 // after_fork() leaves their handles behind and starts afresh.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "ptowsp/clock.h"
 #include "ptowsp/placement.h"
 #include "ptowsp/run.h"
 
@@ -90,6 +93,14 @@ class Program {
     u32 busy = 0;   // workers still inside the current run
     Placement placement;
     bool closing = false;
+    std::atomic<bool> has_run = false;  // one is at work
+    // Counts what `called` is told. Workers that stay awake look at nothing else, all the time.
+    alignas(64) std::atomic<u64> calls = 0;
+
+    void call() {
+      calls.fetch_add(1, std::memory_order_release);
+      called.notify_all();
+    }
   };
 
   Program() = default;
@@ -100,6 +111,7 @@ class Program {
   void run_front(QueuedRun* run);
   void give_trace(QueuedRun* run);
   void worker_main(Pool* pool, u32 worker);
+  void stay_awake(const Pool& pool, u32 worker, u64 calls, const Clock& clock) const;
   void driver_main(Pool* pool);
 
   std::shared_ptr<const LoadedPlan> plan_;
