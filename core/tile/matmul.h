@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "matmul_columns.h"
 #include "matmul_few.h"
 #include "matmul_pack.h"
 #include "matmul_parts.h"
@@ -33,7 +34,19 @@ template <class A, class B, class Acc>
 void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_col, const B* b, i64 b_row, i64 b_col,
             Acc* c, i64 c_row, bool accumulate, std::byte* scratch, i64 ahead = 0);
 
+// The same where b lies in runs of rows, or of columns.
+template <class A, class B, class Acc>
+void matmul_rows(i64 m, i64 n, const A* a, i64 a_row, i64 a_col, const detail::Runs<B>& b,
+                 i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate, std::byte* scratch);
+template <class A, class B, class Acc>
+void matmul_columns(i64 m, i64 k, const A* a, i64 a_row, i64 a_col, const detail::Runs<B>& b,
+                    i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate, std::byte* scratch);
+
 namespace detail {
+
+// Unsigned integers wrap around; signed ones must not overflow.
+template <class Acc>
+using SumOf = std::conditional_t<std::is_same_v<Acc, i32>, u32, Acc>;
 
 // ---- blocks -----------------------------------------------------------------------------------
 
@@ -163,6 +176,13 @@ inline void multiply_blocks(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* sc
   }
 }
 
+// Which way a product goes; `b_col` and `b_row` are distances.
+template <class B>
+constexpr bool is_small(i64 m, i64 n, i64 k, i64 b_col) {
+  return m <= kFewRows && b_col == 1 && k * n * i64{sizeof(B)} <= kSmallBytes;
+}
+constexpr bool is_few_columns(i64 m, i64 b_row) { return m <= kFewRows && b_row == 1; }
+
 }  // namespace detail
 
 constexpr i64 matmul_scratch_bytes(i64 m, i64 n, i64 k, i64 element_size) {
@@ -177,22 +197,62 @@ PTOWSP_TILE_ONCE void matmul(i64 m, i64 n, i64 k, const A* a, i64 a_row, i64 a_c
                              i64 b_row, i64 b_col, Acc* c, i64 c_row, bool accumulate,
                              std::byte* scratch, i64 ahead) {
   if (m <= 0 || n <= 0) return;
-  // Unsigned integers wrap around; signed ones must not overflow.
-  using E = std::conditional_t<std::is_same_v<Acc, i32>, u32, Acc>;
+  using E = detail::SumOf<Acc>;
   E* room = reinterpret_cast<E*>(scratch);
   const detail::Target<E> to{reinterpret_cast<E*>(c), c_row, accumulate};
   const detail::Sliver<A> rows{a, m, a_row, a_col};
   const detail::Sliver<B> columns{b, n, b_col, b_row};
+  if (detail::is_small<B>(m, n, k, b_col)) {
+    detail::Runs<B> all;
+    all.add({b, k, ahead});
+    return detail::multiply_small(n, rows, all, b_row, to);
+  }
   if (m <= detail::kFewRows && b_col == 1) {
-    if (k * n * i64{sizeof(B)} <= detail::kSmallBytes) {
-      return detail::multiply_small(k, rows, columns, to, ahead);
-    }
     return detail::multiply_few_rows(k, rows, columns, to, room);
   }
-  if (m <= detail::kFewRows && b_row == 1) {
-    return detail::multiply_few_columns(k, rows, columns, to, room, ahead);
+  if (detail::is_few_columns(m, b_row)) {
+    detail::Runs<B> all;
+    all.add({b, n, ahead});
+    return detail::multiply_few_columns(k, rows, all, b_col, to, room);
   }
   detail::multiply_blocks(k, rows, columns, to, room);
+}
+
+template <class A, class B, class Acc>
+PTOWSP_TILE_ONCE void matmul_rows(i64 m, i64 n, const A* a, i64 a_row, i64 a_col,
+                                  const detail::Runs<B>& b, i64 b_row, i64 b_col, Acc* c, i64 c_row,
+                                  bool accumulate, std::byte* scratch) {
+  if (m <= 0 || n <= 0) return;
+  using E = detail::SumOf<Acc>;
+  const detail::Target<E> to{reinterpret_cast<E*>(c), c_row, accumulate};
+  if (b.size == 0) return detail::multiply_nothing(m, n, to);
+  if (detail::is_small<B>(m, n, b.size, b_col)) {
+    return detail::multiply_small(n, detail::Sliver<A>{a, m, a_row, a_col}, b, b_row, to);
+  }
+  for (const detail::Run<B>& run : b) {
+    matmul(m, n, run.size, a, a_row, a_col, run.x, b_row, b_col, c, c_row, accumulate, scratch,
+           run.ahead);
+    a += run.size * a_col;
+    accumulate = true;
+  }
+}
+
+template <class A, class B, class Acc>
+PTOWSP_TILE_ONCE void matmul_columns(i64 m, i64 k, const A* a, i64 a_row, i64 a_col,
+                                     const detail::Runs<B>& b, i64 b_row, i64 b_col, Acc* c,
+                                     i64 c_row, bool accumulate, std::byte* scratch) {
+  if (m <= 0 || b.size == 0) return;
+  using E = detail::SumOf<Acc>;
+  if (detail::is_few_columns(m, b_row)) {
+    const detail::Target<E> to{reinterpret_cast<E*>(c), c_row, accumulate};
+    return detail::multiply_few_columns(k, detail::Sliver<A>{a, m, a_row, a_col}, b, b_col, to,
+                                        reinterpret_cast<E*>(scratch));
+  }
+  for (const detail::Run<B>& run : b) {
+    matmul(m, run.size, k, a, a_row, a_col, run.x, b_row, b_col, c, c_row, accumulate, scratch,
+           run.ahead);
+    c += run.size;
+  }
 }
 
 }  // namespace ptowsp::tile

@@ -95,15 +95,48 @@ inline Ahead columns_ahead(Sliver<T> b, i64 k, i64 steps) {
 
 inline constexpr i64 kLineBytes = 64;
 
-// Asks for what lies so many bytes behind what is read now, into the second cache: there is room
-// for what is read tens of kilobytes from now, and the first cache keeps what is in use. Where
-// nothing is known of what comes, `ahead` is 0, and asking for what is there costs next to nothing.
+// Into which cache what is read next is asked for: 3 is the first one, 2 the second. Cores that
+// have many lines under way answer sooner through the first; others drop what they have no room
+// for, unless it is for the second (docs/investigations/0001). That instruction tells them apart.
+#if defined(__AVXVNNI__)
+inline constexpr int kAskedFor = 3;
+#else
+inline constexpr int kAskedFor = 2;
+#endif
+
+// Asks for what lies so many bytes behind what is read now. Where nothing is known of what comes,
+// `ahead` is 0, and asking for what is there costs next to nothing.
 template <class T>
 [[gnu::always_inline]] inline void ask_for(const T* at, i64 ahead) {
   const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(at);
   __builtin_prefetch(reinterpret_cast<const void*>(place + static_cast<std::uintptr_t>(ahead)), 0,
-                     2);
+                     kAskedFor);
 }
+
+// A part of b that lies in one piece, so many rows or columns of it, and how many bytes behind it
+// that lies which is read next; 0 where that is not known.
+template <class B>
+struct Run {
+  const B* x;
+  i64 size;
+  i64 ahead;
+};
+// As many of them as are multiplied at a time.
+template <class B>
+struct Runs {
+  static constexpr i64 kMost = 32;
+  Run<B> run[std::size_t{kMost}];
+  i64 count = 0;
+  i64 size = 0;
+
+  void add(Run<B> next) {
+    run[count++] = next;
+    size += next.size;
+  }
+  bool full() const { return count == kMost; }
+  const Run<B>* begin() const { return run; }
+  const Run<B>* end() const { return run + count; }
+};
 
 // ---- results ----------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ class Pieces {
         left_(window.first < 0 ? 0 : least(rows, window.view.shape(0) - window.first)) {
     if (left_ > 0) at_ = window.view.place(window.first);
   }
+  const PagedView<T, Rank>& view() const { return window_.view; }
+  Pieces none() const { return Pieces(window_, 0); }
   // Without rows, when all are taken.
   Window<T> take() {
     const PagedView<T, Rank>& view = window_.view;
@@ -56,24 +58,35 @@ class Pieces {
   typename PagedView<T, Rank>::Place at_{};
 };
 
-// What is read while other pieces are multiplied: those of the window that is read next or, where
-// that is not known, of the same one.
+template <class T, int Rank>
+bool lie_alike(const PagedView<T, Rank>& a, const PagedView<T, Rank>& b) {
+  bool alike = a.page_size() == b.page_size();
+  for (int dim = 0; dim < Rank; ++dim) alike = alike && a.stride(dim) == b.stride(dim);
+  return alike;
+}
+
+// What is read behind a window: the one that is read next, if it lies as this one does, perhaps in
+// another parameter. Nothing where that is not known.
 struct NotKnown {};
 template <class T, int Rank>
-Pieces<T, Rank> pieces_ahead(const Pieces<T, Rank>&, const PagedWindow<T, Rank>& next) {
-  return Pieces<T, Rank>(next, next.rows);
+Pieces<T, Rank> pieces_behind(const Pieces<T, Rank>& now, const PagedWindow<T, Rank>& next) {
+  return Pieces<T, Rank>(next, lie_alike(now.view(), next.view) ? next.rows : 0);
 }
 template <class T, int Rank>
-Pieces<T, Rank> pieces_ahead(Pieces<T, Rank> same, NotKnown) {
-  same.take();
-  return same;
+Pieces<T, Rank> pieces_behind(const Pieces<T, Rank>& now, NotKnown) {
+  return now.none();
 }
-// From one piece to another; 0 if there is none.
-template <class T>
-i64 bytes_between(const Window<T>& now, const Window<T>& later) {
-  if (now.rows == 0 || later.rows == 0) return 0;
-  return static_cast<i64>(reinterpret_cast<std::uintptr_t>(later.data) -
-                          reinterpret_cast<std::uintptr_t>(now.data));
+
+// As many pieces as are multiplied at a time.
+template <class T, int Rank>
+detail::Runs<std::remove_const_t<T>> take_runs(Pieces<T, Rank>& pieces) {
+  detail::Runs<std::remove_const_t<T>> runs;
+  while (!runs.full()) {
+    const Window<T> part = pieces.take();
+    if (part.rows == 0) break;
+    runs.add({part.data, part.rows, 0});
+  }
+  return runs;
 }
 
 template <class D, class T, int Rank>

@@ -93,6 +93,15 @@ struct SpreadOver<R, L> {
 template <class R, int L>
 using LanesOf = typename SpreadOver<R, L>::type;
 
+// Joins lanes none of which is NaN; of two zeros the one that How would take.
+template <class How>
+struct WithoutNan {
+  template <class V>
+  PTOWSP_TILE static V join(V a, V b) {
+    return How::without_nan(b, a);
+  }
+};
+
 // A partial result. Largest and smallest floats are found without looking at NaN, which is noted
 // beside them: that is shorter than asking each time.
 template <class How, class V>
@@ -109,11 +118,28 @@ struct Part {
       value = How::join(value, v);
     }
   }
+  PTOWSP_TILE void add(const Part& part) {
+    if constexpr (kNotes) {
+      is_nan |= part.is_nan;
+      value = WithoutNan<How>::join(value, part.value);
+    } else {
+      value = How::join(value, part.value);
+    }
+  }
   PTOWSP_TILE V result() const {
     if constexpr (kNotes) {
       return is_nan ? splat<V>(std::numeric_limits<Element<V>>::quiet_NaN()) : value;
     } else {
       return value;
+    }
+  }
+  // Of all lanes.
+  PTOWSP_TILE Element<V> total() const {
+    if constexpr (kNotes) {
+      const Element<V> found = across<WithoutNan<How>>(value);
+      return detail::any(is_nan) ? std::numeric_limits<Element<V>>::quiet_NaN() : found;
+    } else {
+      return across<How>(value);
     }
   }
 };
@@ -141,11 +167,11 @@ PTOWSP_TILE auto fold_row(Extent cols, F f) {
       for (; j < end; j += kL) a.add(spread<V>(f(Place{j, kL})));
     }
     if constexpr (Fold == 4) {
-      const V low = How::join(a.result(), b.result());
-      return across<How>(How::join(low, How::join(c.result(), d.result())));
-    } else {
-      return across<How>(a.result());
+      a.add(b);
+      c.add(d);
+      a.add(c);
     }
+    return a.total();
   } else {
     using Place = At<kL, false>;
     using V = LanesOf<decltype(f(Place{})), kL>;
@@ -155,7 +181,7 @@ PTOWSP_TILE auto fold_row(Extent cols, F f) {
       const V v = spread<V>(f(Place{j, count}));
       part.add(count == kL ? v : existing<How, kL>(v, count));
     }
-    return across<How>(part.result());
+    return part.total();
   }
 }
 

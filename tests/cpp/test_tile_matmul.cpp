@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -155,6 +157,84 @@ TEST(what_is_ahead_changes_nothing) {
       found.push_back(c);
     }
     for (const auto& each : found) CHECK(each == found[0]);
+  }
+}
+
+// Parts of every size, with and without something ahead: the same bits as in one piece.
+template <class T>
+void check_runs(i64 m, Layout layout) {
+  const bool in_rows = layout == Layout::kRows;
+  const i64 n = in_rows ? 128 : 110, k = in_rows ? 110 : 128;
+  std::mt19937 draw(static_cast<unsigned>(m));
+  std::normal_distribution<float> normal;
+  const auto numbers = [&](i64 count) {
+    std::vector<T> made;
+    for (i64 i = 0; i < count; ++i) made.push_back(static_cast<T>(normal(draw)));
+    return made;
+  };
+  const std::vector<T> a = numbers(m * k), b = numbers(n * k);
+  const i64 b_row = in_rows ? n : 1, b_col = in_rows ? 1 : k;
+  Scratch scratch(ptowsp::tile::matmul_scratch_bytes(m, n, k, sizeof(float)));
+  std::vector<float> whole(static_cast<std::size_t>(m * n), 0.25f);
+  ptowsp::tile::matmul(m, n, k, a.data(), k, 1, b.data(), b_row, b_col, whole.data(), n, true,
+                       scratch.data());
+  for (const i64 ahead : {0, 4096}) {
+    ptowsp::tile::detail::Runs<T> runs;
+    i64 at = 0;
+    for (const i64 size : {1, 16, 16, 3, 40, 32, 2}) {
+      runs.add({b.data() + at * (in_rows ? b_row : b_col), size, ahead});
+      at += size;
+    }
+    std::vector<float> c(whole.size(), 0.25f);
+    if (in_rows) {
+      ptowsp::tile::matmul_rows(m, n, a.data(), k, 1, runs, b_row, b_col, c.data(), n, true,
+                                scratch.data());
+    } else {
+      ptowsp::tile::matmul_columns(m, k, a.data(), k, 1, runs, b_row, b_col, c.data(), n, true,
+                                   scratch.data());
+    }
+    CHECK(std::memcmp(c.data(), whole.data(), c.size() * sizeof(float)) == 0);
+  }
+}
+
+TEST(runs_add_the_same_numbers_in_the_same_order) {
+  for (const i64 m : {1, 2, 3, 4, 5, 8, 9, 16}) {
+    for (const Layout layout : {Layout::kRows, Layout::kColumns}) {
+      check_runs<float>(m, layout);
+      check_runs<bf16>(m, layout);
+    }
+  }
+}
+
+// What the caller reads next is asked for in other orders, but the numbers added are the same.
+template <class B, class Acc>
+void check_ahead(i64 m, i64 n, i64 k, Layout layout, bool accumulate) {
+  Random random;
+  Matrix<Acc> a(m, k, Layout::kRows, -8, 8, random);
+  Matrix<B> b(k, n, layout, -8, 8, random);
+  for (Acc& x : a.memory) x = x * Acc(1.37) + Acc(0.11);
+  Scratch scratch(ptowsp::tile::matmul_scratch_bytes(m, n, k, sizeof(Acc)));
+  std::vector<Acc> c[2];
+  for (int asks = 0; asks < 2; ++asks) {
+    c[asks].assign(static_cast<std::size_t>(m * n + 1), Acc(0.25));
+    ptowsp::tile::matmul(m, n, k, a.memory.data(), a.row, a.column, b.memory.data(), b.row,
+                         b.column, c[asks].data(), n, accumulate, scratch.data(), 64 * asks);
+  }
+  CHECK(scratch.intact());
+  CHECK(std::memcmp(c[0].data(), c[1].data(), c[0].size() * sizeof(Acc)) == 0);
+}
+
+TEST(asking_for_what_comes_changes_nothing) {
+  for (const i64 m : {1, 2, 3, 4, 5, 7, 16}) {
+    for (const i64 k : {1, 15, 16, 40, 64, 128, 136, 200, 256, 300}) {
+      for (const i64 n : {1, 15, 16, 33}) {
+        for (const Layout layout : {Layout::kRows, Layout::kColumns}) {
+          check_ahead<float, float>(m, n, k, layout, n % 2 == 1);
+          check_ahead<bf16, float>(m, n, k, layout, k % 2 == 1);
+          check_ahead<double, double>(m, n, k, layout, n % 2 == 0);
+        }
+      }
+    }
   }
 }
 

@@ -221,6 +221,20 @@ def test_several_kv_heads_at_once(target: str, tokens: int) -> None:
         assert is_near(out[mine], attend(*exact, scale=0.3))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_several_kv_heads_and_too_few_rows(target: str, rows: int) -> None:
+    """Rows that are not there belong to the last heads."""
+    q, out = numbers(rows, 24), np.zeros((rows, 24), np.float32)
+    k, v = numbers(20, 3, 24, seed=1), numbers(20, 3, 24, seed=2)
+    given = {"q": q, "k": k, "v": v, "out": out, "scale": 0.3}
+    call(target, (kernels.flash_attention(6, 16, 24, kv_heads=3), given))
+    for row in range(rows):
+        mine, h = slice(row, row + 1), row // 2
+        exact = (each.astype(np.float64) for each in (q[mine], k[:, h], v[:, h]))
+        assert is_near(out[mine], attend(*exact, scale=0.3))
+
+
 def test_query_heads_have_to_share_kv_heads_evenly() -> None:
     with pytest.raises(ValueError, match="4 query heads do not share 3 KV heads evenly"):
         kernels.decode(4, 16, 24, kv_heads=3)
@@ -250,3 +264,32 @@ def test_decode_through_a_page_table(target: str) -> None:
     ]
     found = split(target, q, keys, paged=True)
     assert is_near(found, attend(q.astype(np.float64), k[:21], v[:21], 0.3))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("page", "by_head"), [(1, False), (5, True), (8, False), (64, True)])
+def test_kv_heads_of_pages_at_once(target: str, page: int, by_head: bool) -> None:
+    """All heads of a page before the next page, to the bit what each head gives by itself."""
+    heads, dim, block = 3, 24, 16
+    for tokens in (1, 15, 37, 160):
+        first, q = 3, numbers(4 * heads, dim)
+        count = -(-(first + tokens) // page)
+        table = np.random.default_rng(tokens).permutation(count).astype(np.int32)[None]
+        shape = (count, heads, page, dim) if by_head else (count, page, heads, dim)
+        pools = [numbers(*shape, seed=s) for s in (1, 2)]
+        k, v = (
+            PagedTensor(Tensor(data=p.swapaxes(1, 2) if by_head else p), table, page=page, name=n)
+            for p, n in zip(pools, "kv", strict=True)
+        )
+        span = slice(first, first + tokens)
+        together, alone = np.zeros((2, *q.shape), np.float32)
+        many = kernels.flash_attention(4 * heads, block, dim, paged=True, kv_heads=heads)
+        one = kernels.flash_attention(4, block, dim, paged=True)
+        given = {"k": lambda s=span, k=k: k[0, s], "v": lambda s=span, v=v: v[0, s], "scale": 0.3}
+        calls = [(many, {"q": q, "out": together, **given})]
+        for h in range(heads):
+            own = {n: lambda s=span, t=t, h=h: t[0, s, h] for n, t in (("k", k), ("v", v))}
+            mine = slice(4 * h, 4 * h + 4)
+            calls.append((one, {"q": q[mine], "out": alone[mine], **own, "scale": 0.3}))
+        call(target, *calls)
+        assert np.array_equal(together, alone), tokens

@@ -15,7 +15,13 @@ from pto_wsp.errors import CompileError
 from pto_wsp.kernels.tile_control import Control
 from pto_wsp.kernels.tile_expr import HALVES, TYPES, is_tile, tile_type
 from pto_wsp.kernels.tile_ir import Op, RefType, ScalarType, Statement, TileKernel, Value
-from pto_wsp.kernels.tile_moves import emit_move, emit_paged_load, emit_paged_store
+from pto_wsp.kernels.tile_moves import (
+    emit_move,
+    emit_paged_load,
+    emit_paged_store,
+    emit_products,
+)
+from pto_wsp.kernels.tile_next import Group, find_groups
 from pto_wsp.kernels.tile_passes import RowGroup, StoreTarget, is_row_wise
 from pto_wsp.kernels.tile_rows import emit_rows
 from pto_wsp.kernels.tile_uses import is_pure_scalar, walk
@@ -167,11 +173,31 @@ class _Emitter:
 
     def _body(self, body: Sequence[Statement], decided: set[int]) -> None:
         outer, self._decided = self._decided, self._decided | decided
+        together = {id(group[0]): group for group in find_groups(self._w, body)}
+        written: set[int] = set()
         last = -1
         for last, stmt in enumerate(body):
-            self._statement(stmt, last)
+            if id(stmt) in together:
+                group = together[id(stmt)]
+                end = self._w.uses.position[id(group[-1])]
+                self._products(group, body[last:end], last)
+                written.update(map(id, body[last : end + 1]))
+            elif id(stmt) not in written:
+                self._statement(stmt, last)
         self._flush(last)
         self._decided = outer
+
+    def _products(self, group: Group, body: Sequence[Statement], position: int) -> None:
+        """Products that are computed together, behind what stands between them."""
+        w, products = self._w, {id(stmt) for stmt in group}
+        for number, stmt in enumerate(body, position):
+            if id(stmt) not in products:
+                self._statement(stmt, number)
+        self._flush(w.uses.position[id(group[-1])] - 1)
+        w.fence()
+        emit_products(w, group)
+        w.fence()
+        w.scratch.now += 1
 
     def _statement(self, stmt: Statement, position: int) -> None:
         w = self._w

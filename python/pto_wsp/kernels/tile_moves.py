@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pto_wsp.kernels.tile_expr import TYPES, dtype_of, is_tile, tile_type
 from pto_wsp.kernels.tile_ir import Op, RefType, Statement, Value
 from pto_wsp.kernels.tile_uses import only_right_operand
@@ -74,29 +76,53 @@ def _operand(w: Writer, value: Value) -> str:
     return _place(w, value)
 
 
+def emit_products(w: Writer, group: Sequence[Statement]) -> None:
+    """Products whose second operands lie on the same pages."""
+    first = group[0]
+    factors = [_factors(w, stmt) for stmt in group]
+    spare = _product_spare(w, first)
+    later = w.read_next.get(id(first), "NotKnown{}")
+    if len(group) == 1:
+        arguments = [*factors[0], spare, later]
+    else:
+        arguments = [spare, later, *(f"by({', '.join(each)})" for each in factors)]
+    name = _product_name(first) + ("_EACH" if len(group) > 1 else "")
+    w.line(f"{name}({', '.join(arguments)});", first)
+
+
 def _product(w: Writer, stmt: Statement) -> None:
+    factors = _factors(w, stmt)
+    spare = _product_spare(w, stmt)
+    w.line(f"{_product_name(stmt)}({', '.join([*factors, spare])});", stmt)
+
+
+def _product_name(stmt: Statement) -> str:
+    return "TMATMUL_ACC" if stmt.op is Op.MATMUL_ACC else "TMATMUL"
+
+
+def _product_spare(w: Writer, stmt: Statement) -> str:
+    a, b = stmt.operands[-2:]
+    (m, k), n = tile_type(a).shape, tile_type(b).cols
+    size = dtype_of(stmt.results[0]).size
+    return w.scratch.spare(f"matmul_scratch_bytes({m}, {n}, {k}, {size})")
+
+
+def _factors(w: Writer, stmt: Statement) -> list[str]:
+    """The place of a product's result, which holds what it adds to, and its operands."""
     a, b = stmt.operands[-2:]
     result = stmt.results[0]
-    (m, k), n = tile_type(a).shape, tile_type(b).cols
-    size = dtype_of(result).size
     left, right = _operand(w, a), _operand(w, b)
-    if stmt.op is Op.MATMUL_ACC:
-        acc = stmt.operands[0]
-        slot = w.dying_slot(acc, w.uses.position[id(stmt)])
-        if acc.number in (_source(w, a).number, _source(w, b).number):
-            slot = None  # it is read until the last element is written
-        before = _place(w, acc)
-        place = w.new_tile(result, slot)
-        if slot is None:
-            w.line(f"TLOAD({place.text}, {before});")
-    else:
-        place = w.new_tile(result)
-    spare = w.scratch.spare(f"matmul_scratch_bytes({m}, {n}, {k}, {size})")
-    name = "TMATMUL_ACC" if stmt.op is Op.MATMUL_ACC else "TMATMUL"
-    arguments = [place.text, left, right, spare]
-    if id(stmt) in w.read_next:
-        arguments.append(w.read_next[id(stmt)])
-    w.line(f"{name}({', '.join(arguments)});", stmt)
+    if stmt.op is not Op.MATMUL_ACC:
+        return [w.new_tile(result).text, left, right]
+    acc = stmt.operands[0]
+    slot = w.dying_slot(acc, w.uses.position[id(stmt)])
+    if acc.number in (_source(w, a).number, _source(w, b).number):
+        slot = None  # it is read until the last element is written
+    before = _place(w, acc)
+    place = w.new_tile(result, slot)
+    if slot is None:
+        w.line(f"TLOAD({place.text}, {before});")
+    return [place.text, left, right]
 
 
 def _sort(w: Writer, stmt: Statement) -> None:

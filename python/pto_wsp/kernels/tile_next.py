@@ -1,48 +1,131 @@
-"""What a loop over pages reads next: products ask for it while they compute."""
+"""Products over pages: which are computed together, and what is read behind each.
+
+Heads of a cache lie on the same pages. Products with some of them, one behind the other, become one
+instruction, which reads pages whole and in order. While it computes, it asks for what the next one
+reads.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
-from pto_wsp.kernels.tile_expr import expression, tile_type
+from pto_wsp.kernels.tile_expr import dtype_of, expression, tile_type
 from pto_wsp.kernels.tile_ir import Block, Op, Statement, Value
 from pto_wsp.kernels.tile_uses import is_pure_scalar, only_right_operand
-from pto_wsp.kernels.tile_windows import paged_window, region_of, scalar_text
+from pto_wsp.kernels.tile_windows import Region, paged_window, region_of, scalar_text
 from pto_wsp.kernels.tile_writer import Writer
 
 _FEW_ROWS = 16  # with more, computing takes longer than memory: kFewRows of core/tile/matmul_few.h
 
+Group: TypeAlias = list[Statement]  # products that are computed together
+
+
+def find_groups(w: Writer, body: Sequence[Statement]) -> list[Group]:
+    """All products over pages, those that belong together in one group. Between them stand only
+    statements that compute nothing: scalars, loads of pages, views."""
+    groups: list[Group] = []
+    is_open = False
+    for stmt in body:
+        load = _paged_operand(w, stmt)
+        if load is not None:
+            if is_open and _fits(w, groups[-1], stmt, load):
+                groups[-1].append(stmt)
+            else:
+                groups.append([stmt])
+            is_open = True
+        elif not _computes_nothing(w, stmt):
+            is_open = False
+    return groups
+
+
+def _computes_nothing(w: Writer, stmt: Statement) -> bool:
+    if stmt.op is Op.LOAD:
+        return _is_window(w, stmt)
+    return is_pure_scalar(stmt) or (bool(stmt.results) and stmt.results[0].number in w.uses.views)
+
+
+def _fits(w: Writer, group: Group, stmt: Statement, load: Statement) -> bool:
+    """Whether a product reads other elements of the tokens that those of a group read."""
+    first = group[0]
+    region, other = (region_of(each) for each in (load, _right_load(w, first)))
+    made = {product.results[0].number for product in group}
+    return (
+        stmt.op is first.op
+        and _place(w, region) == _place(w, other)
+        and [tile_type(v).shape for v in stmt.operands]
+        == [tile_type(v).shape for v in first.operands]
+        and _kinds(w, stmt) == _kinds(w, first)
+        and made.isdisjoint(v.number for v in stmt.operands)
+    )
+
+
+def _place(w: Writer, region: Region) -> tuple[object, ...]:
+    """Which tokens of which parameter a region has, and how its dimensions lie."""
+    return (region.param.number, w.scalar(region.offsets[0]), region.row_dim, region.col_dim)
+
+
+def _kinds(w: Writer, stmt: Statement) -> list[object]:
+    """The types in memory of the operands, and whether the second one is transposed."""
+    chain = _chain(w, stmt.operands[-1])
+    left = _chain(w, stmt.operands[-2])[-1]
+    turned = sum(w.uses.definitions[v.number].op is Op.TRANSPOSE for v in chain[:-1]) % 2
+    return [dtype_of(left), dtype_of(stmt.results[0]), turned]
+
+
+def _chain(w: Writer, value: Value) -> list[Value]:
+    """An operand of a product, what it is a view of, and so on to what lies in memory."""
+    chain = [value]
+    while chain[-1].number in w.uses.views:
+        chain.append(w.uses.definitions[chain[-1].number].operands[0])
+    return chain
+
 
 def find_next(w: Writer, block: Block, step: str) -> dict[int, str]:
-    """For each product of a loop body that reads pages: the window of the next product that reads
-    pages of the same parameter, which lie as its own do. For the last one it is that of the next
-    iteration."""
-    products = [
-        (stmt, load) for stmt in block.body if (load := _paged_operand(w, stmt)) is not None
-    ]
+    """For each group of a loop body: the window that the next one reads, or the first one in the
+    next iteration. Those of one parameter where others are of another shape."""
+    groups = find_groups(w, block.body)
     found: dict[int, str] = {}
-    for param in {region_of(load).param.number for _, load in products}:
-        same = [each for each in products if region_of(each[1]).param.number == param]
-        for (stmt, _), (_, load) in pairwise([*same, same[0]]):
-            text = _window_at(w, block, load, f" + {step}" if load is same[0][1] else "")
+    for mine in _alike(w, groups):
+        for group, later in pairwise([*mine, mine[0]]):
+            shift = f" + {step}" if later is mine[0] else ""
+            text = _window_at(w, block, _right_load(w, later[0]), shift)
             if text is not None:
-                found[id(stmt)] = text
+                found[id(group[0])] = text
     return found
+
+
+def _alike(w: Writer, groups: list[Group]) -> list[list[Group]]:
+    """The groups whose windows are of one type and size, so that each can ask for the next."""
+    kinds: dict[object, list[Group]] = {}
+    for group in groups:
+        region = region_of(_right_load(w, group[0]))
+        kind = (region.ref.dtype, region.ref.rank, region.ref.mode, region.shape, len(group))
+        kinds.setdefault(kind, []).append(group)
+    return list(kinds.values())
+
+
+def _right_load(w: Writer, product: Statement) -> Statement:
+    return w.uses.definitions[_chain(w, product.operands[-1])[-1].number]
 
 
 def _paged_operand(w: Writer, stmt: Statement) -> Statement | None:
     """The load of a product's second operand, if it is one of pages in the same block."""
     if stmt.op not in (Op.MATMUL, Op.MATMUL_ACC) or tile_type(stmt.operands[-2]).rows > _FEW_ROWS:
         return None
-    value = stmt.operands[-1]
-    while value.number in w.uses.views:
-        value = w.uses.definitions[value.number].operands[0]
+    value = _chain(w, stmt.operands[-1])[-1]
     load = w.uses.definitions.get(value.number)
     if load is None or load.op is not Op.LOAD or w.uses.home[value.number] != _home(w, stmt):
         return None
+    return load if _is_window(w, load) else None
+
+
+def _is_window(w: Writer, load: Statement) -> bool:
+    """Whether a load copies nothing: its pages are read where they lie."""
     region = region_of(load)
-    is_window = region.ref.paged and region.row_dim == 0 and only_right_operand(w.uses, value)
-    return load if is_window else None
+    inside = region.ref.paged and region.row_dim == 0 and not w.uses.changes(region.param)
+    return inside and only_right_operand(w.uses, load.results[0])
 
 
 def _home(w: Writer, stmt: Statement) -> int:

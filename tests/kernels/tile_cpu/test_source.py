@@ -10,7 +10,8 @@ from pto_wsp import pto
 from pto_wsp.dtypes import DType
 from pto_wsp.errors import CompileError
 from pto_wsp.kernels.emit_tile import emit_tile
-from pto_wsp.kernels.tile_ir import ScalarType, check, from_text
+from pto_wsp.kernels.tile_ir import RefType, ScalarType, check, from_text
+from pto_wsp.plan import AccessMode
 from tests.conftest import Golden
 from tests.kernels.tile_cpu.native import out, ref, traced
 from tests.kernels.tile_cpu.test_tiles import flash
@@ -60,6 +61,67 @@ def test_slots_are_shared() -> None:
         pto.store(y[0:16, 0:16], t)
 
     assert emit_tile(traced(many, x=ref(), y=out())).scratch_bytes == 2 * 16 * 16 * 4
+
+
+def heads(q: Any, k: Any, y: Any, n: Any) -> None:
+    """Three heads of pages, each attended to by rows of its own."""
+    parts = [pto.load(q[2 * h : 2 * h + 2, 0:32]) for h in range(3)]
+    sums = pto.carry(
+        a=pto.zeros((2, 32), F32), b=pto.zeros((2, 32), F32), c=pto.zeros((2, 32), F32)
+    )
+    for at in pto.for_range(0, n, 16):
+        keys = [pto.load(k[at : at + 16, h, 0:32]) for h in range(3)]
+        scores = [pto.matmul(part, each.T) for part, each in zip(parts, keys, strict=True)]
+        values = [pto.load(k[at : at + 16, h, 0:32]) for h in range(3)]
+        sums.a = pto.matmul_acc(sums.a, scores[0], values[0])
+        sums.b = pto.matmul_acc(sums.b, scores[1], values[1])
+        sums.c = pto.matmul_acc(sums.c, scores[2], values[2])
+    for h, each in enumerate([sums.a, sums.b, sums.c]):
+        pto.store(y[2 * h : 2 * h + 2, 0:32], each)
+
+
+def pages(rank: int = 3) -> RefType:
+    return RefType(F32, rank, AccessMode.IN, None, paged=True)
+
+
+def test_products_with_heads_of_the_same_pages_are_one_instruction() -> None:
+    text = emit_tile(traced(heads, q=ref(), k=pages(), y=out(), n=ScalarType(DType.I64))).text
+    assert text.count("TMATMUL_EACH(") == 1
+    assert text.count("TMATMUL_ACC_EACH(") == 1
+    assert text.count("by(") == 6
+    # Each asks for what the next one reads: the last one for the next iteration.
+    first = text[text.index("TMATMUL_EACH(") :]
+    assert "{k, x_at, " in first[: first.index(";")]
+    last = text[text.index("TMATMUL_ACC_EACH(") :]
+    assert "{k, x_at + 16, " in last[: last.index(";")]
+
+
+def apart(q: Any, k: Any, y: Any) -> None:
+    """The second product needs the first, the third one reads other tokens."""
+    first = pto.matmul(pto.load(q[0:4, 0:32]), pto.load(k[0:32, 0, 0:32]).T)
+    second = pto.matmul(first, pto.load(k[0:32, 1, 0:32]))
+    third = pto.matmul(second, pto.load(k[8:40, 1, 0:32]))
+    pto.store(y[0:4, 0:32], third)
+
+
+def test_products_that_do_not_belong_together_stay_apart() -> None:
+    text = emit_tile(traced(apart, q=ref(), k=pages(), y=out())).text
+    assert text.count("TMATMUL(") == 3
+    assert "_EACH(" not in text
+
+
+def stops(q: Any, k: Any, y: Any) -> None:
+    """Between two products the result of the first one is used."""
+    row = pto.load(q[0:4, 0:32])
+    first = pto.matmul(row, pto.load(k[0:32, 0, 0:32]))
+    pto.store(y[0:4, 0:32], first * 2.0)
+    pto.store(y[4:8, 0:32], pto.matmul(row, pto.load(k[0:32, 1, 0:32])))
+
+
+def test_what_stands_between_products_keeps_them_apart() -> None:
+    text = emit_tile(traced(stops, q=ref(), k=pages(), y=out())).text
+    assert text.count("TMATMUL(") == 2
+    assert "_EACH(" not in text
 
 
 def test_names_stay_inside_comments_and_strings() -> None:

@@ -10,7 +10,6 @@ from pto_wsp import DType, In, Kernel, Out, PagedTensor, Scalar, Tensor, Tile, k
 
 F32 = DType.F32
 NEVER = float("-inf")
-_MERGED = 8  # chunks that are merged at a time
 HIDDEN = -1e30  # a score whose exponential is 0 beside any other; a difference of two is no NaN
 
 
@@ -32,51 +31,52 @@ class _Keys:
         )
         return pto.cast(pto.load(self.memory[where]), F32)
 
-    def each(self, of, *tiles):
-        """`of(head, its rows of each tile)` for each head, one below the other."""
-        if self.heads == 1:
-            return of(0, *tiles)
-        rows = [tile.shape[0] // self.heads for tile in tiles]
 
-        def head(h: int):
-            mine = [
-                tile[h * n : (h + 1) * n, 0 : tile.shape[1]]
-                for n, tile in zip(rows, tiles, strict=True)
-            ]
-            return of(h, *mine)
-
-        return pto.concat([head(h) for h in range(self.heads)])
-
-
-def _attend(q, k: _Keys, v: _Keys, scale, hide=None, least: float = NEVER):
-    """Goes over the keys once: what `carry` holds afterwards are the largest score of each row, the
-    sum of exponentials and the sum of values, both relative to it. `hide(scores, at)` gives the
-    scores of the keys from `at` on that are seen, and `least` for others. The heads of a block come
-    one after the other: pages are read whole, which memory likes better than a part of each."""
-    rows = q.shape[0]
-    s = pto.carry(
-        most=pto.full((rows, 1), least, F32),
-        total=pto.zeros((rows, 1), F32),
-        sum=pto.zeros((rows, v.dim), F32),
-    )
-    query = pto.cast(q, F32) * scale
-    if k.heads > 1:
-        query = pto.pad(query, 0.0)  # rows of a head are where they are counted to be
-    for at in pto.for_range(0, k.memory.shape[0], k.cols):
-        scores = k.each(lambda h, mine, at=at: pto.matmul(mine, k.block(at, h).T), query)
-        if hide is not None:
-            scores = hide(scores, at)
-        most = pto.maximum(s.most, pto.row_max(scores))
-        shares = pto.exp(scores - most)
-        before = pto.exp(s.most - most)
-        s.total = s.total * before + pto.row_sum(shares)
-        s.sum = v.each(
-            lambda h, sums, mine, at=at: pto.matmul_acc(sums, mine, v.block(at, h)),
-            s.sum * before,
-            shares,
+def _attend(q, k: _Keys, v: _Keys, scale, hide=None, least: float = NEVER) -> list[Any]:
+    """Goes over the keys once. Of each head, what its `carry` holds afterwards are the largest
+    score of each row, the sum of exponentials and the sum of values, both relative to it.
+    `hide(scores, at)` gives the scores of the keys from `at` on that are seen, and `least` for
+    others. The heads of a block come one after the other: pages are read whole, which memory likes
+    better than a part of each."""
+    rows = q.shape[0] // k.heads
+    heads = [
+        pto.carry(
+            most=pto.full((rows, 1), least, F32),
+            total=pto.zeros((rows, 1), F32),
+            sum=pto.zeros((rows, v.dim), F32),
         )
-        s.most = most
-    return s
+        for _ in range(k.heads)
+    ]
+    queries = [pto.cast(q, F32) * scale]
+    if k.heads > 1:
+        query = pto.pad(queries[0], 0.0)  # rows of a head are where they are counted to be
+        queries = [query[mine] for mine in _rows_of(q, k.heads)]
+    for at in pto.for_range(0, k.memory.shape[0], k.cols):
+        scores = [pto.matmul(mine, k.block(at, h).T) for h, mine in enumerate(queries)]
+        if hide is not None:
+            scores = [hide(mine, at) for mine in scores]
+        shares = [_share(s, mine) for s, mine in zip(heads, scores, strict=True)]
+        for h, (s, mine) in enumerate(zip(heads, shares, strict=True)):
+            s.sum = pto.matmul_acc(s.sum, mine, v.block(at, h))
+    return heads
+
+
+def _share(s, scores):
+    """The exponentials of scores; what `s` holds becomes relative to the largest one by now."""
+    most = pto.maximum(s.most, pto.row_max(scores))
+    shares = pto.exp(scores - most)
+    before = pto.exp(s.most - most)
+    s.total = s.total * before + pto.row_sum(shares)
+    s.sum = s.sum * before
+    s.most = most
+    return shares
+
+
+def _rows_of(tile, heads: int) -> list[tuple[slice, slice]]:
+    """The rows of each head, as an index."""
+    rows, cols = tile.shape
+    each = rows // heads
+    return [(slice(h * each, (h + 1) * each), slice(0, cols)) for h in range(heads)]
 
 
 @functools.cache
@@ -95,8 +95,8 @@ def flash_attention(
         q: In[tile], k: In[cache], v: In[cache], out: Out[tile], scale: Scalar[F32]
     ):
         keys, values = (_Keys(each, cols, dim, kv_heads) for each in (k, v))
-        s = _attend(q, keys, values, scale)
-        pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
+        for mine, s in zip(_rows_of(out, kv_heads), _attend(q, keys, values, scale), strict=True):
+            pto.store(out[mine], pto.cast(s.sum * pto.recip(s.total), dtype))
 
     return flash_attention
 
@@ -146,7 +146,7 @@ def masked_attention(
             return s.scores
 
         keys, values = (_Keys(each, cols, dim) for each in (k, v))
-        s = _attend(q, keys, values, scale, hide if causal else None, HIDDEN)
+        (s,) = _attend(q, keys, values, scale, hide if causal else None, HIDDEN)
         # Of a query that has seen nothing yet the sums are wrong, but relative to HIDDEN: the first
         # key that it sees makes them nothing.
         shares = pto.where(s.most > HIDDEN, pto.recip(s.total), 0.0)
@@ -175,18 +175,19 @@ def decode(
         scale: Scalar[F32],
     ):
         keys, values = (_Keys(each, cols, dim, kv_heads) for each in (k, v))
-        s = _attend(q, keys, values, scale)
-        pto.store(part, s.sum)
-        pto.store(stats[0:heads, 0:1], s.most)
-        pto.store(stats[0:heads, 1:2], s.total)
+        for mine, s in zip(_rows_of(part, kv_heads), _attend(q, keys, values, scale), strict=True):
+            pto.store(part[mine], s.sum)
+            pto.store(stats[mine[0], 0:1], s.most)
+            pto.store(stats[mine[0], 1:2], s.total)
 
     return decode
 
 
 @functools.cache
-def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
+def merge_partials(heads: int, dim: int, dtype: DType = F32, *, at_once: int = 1) -> Kernel:
     """`merge_partials(parts, stats, out)`: the chunks of `decode`, however many there are, one
-    below the other: `parts[chunk * heads + head, dim]`, `stats[chunk * heads + head, 2]`."""
+    below the other: `parts[chunk * heads + head, dim]`, `stats[chunk * heads + head, 2]`. Several
+    `at_once` for machines on which one would wait for the other, as on a GPU."""
 
     @kernel
     def merge_partials(parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]):
@@ -195,9 +196,9 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32) -> Kernel:
             total=pto.zeros((heads, 1), F32),
             sum=pto.zeros((heads, dim), F32),
         )
-        for at in pto.for_range(0, parts.shape[0], _MERGED * heads):
+        for at in pto.for_range(0, parts.shape[0], at_once * heads):
             # Chunks beyond the last weigh nothing.
-            chunks = [slice(at + c * heads, at + (c + 1) * heads) for c in range(_MERGED)]
+            chunks = [slice(at + c * heads, at + (c + 1) * heads) for c in range(at_once)]
             mosts = [pto.pad(pto.load(stats[c, 0:1]), NEVER) for c in chunks]
             totals = [pto.pad(pto.load(stats[c, 1:2]), 0.0) for c in chunks]
             sums = [pto.pad(pto.load(parts[c, 0:dim]), 0.0) for c in chunks]
