@@ -77,6 +77,7 @@ def work(
     *,
     exact: bool = True,
     uneven: int = 1,
+    shares: int = 1,
 ) -> Workload:
     _, heads, dim = batch.q.shape
     _, page, kv_heads, _ = batch.k.shape
@@ -87,6 +88,7 @@ def work(
         together=together,
         exact=exact,
         uneven=uneven,
+        shares=shares,
     )
     return function(
         DenseDyn(len(batch.lens)),
@@ -133,7 +135,7 @@ LENS = [0, 1, 3, 16, 17, 40, 41, 64, 100, 160, 161, 500, 640, 2000]
 
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "dim", "page", "head_major"),
-    [(8, 2, 32, 16, False), (8, 2, 32, 16, True), (7, 1, 20, 5, True)],
+    [(8, 2, 32, 16, False), (8, 2, 32, 16, True), (7, 1, 20, 5, True), (4, 1, 16, 1, False)],
 )
 def test_ragged_batches(heads: int, kv_heads: int, dim: int, page: int, head_major: bool) -> None:
     batch = make(LENS, heads, kv_heads, dim, page, head_major=head_major)
@@ -168,6 +170,64 @@ def test_more_chunks_where_lengths_differ() -> None:
             batch, tiers = make(list(lens), 2, 1, 8, 16), (Tier(1 << 20, 32, 64),)
             made = work(batch, 8, tiers, exact=False, uneven=uneven)
             assert made.compile(target="reference").num_tasks() == count
+
+
+def tokens_of_chunks(length: int, count: int) -> Any:
+    """Of a sequence of so many chunks, with shares."""
+    edges = np.arange(count + 1) * -(-length // 64) // count * 64
+    return np.diff(np.minimum(edges, length))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("shares", [2, 3])
+def test_workers_with_a_share_of_every_sequence(shares: int, exact: bool) -> None:
+    batch = make(LENS, 8, 2, 32, 16)
+    made = work(batch, shares=shares, exact=exact, together=2)
+    placed = made.dispatch(DispatchPolicy.affinity(lambda t: t.batch + t.get("chunk", 0)))
+    traced = placed.task_graph(trace=TracePolicy.timestamps())
+    with traced.compile(num_threads=shares, verify="full") as program:
+        for blocks in (1, 17, 40, 400):
+            batch.out.fill(np.nan)
+            program.execute(blocks=blocks)
+            assert error(batch) < NEAR[DType.F32], blocks
+            for b, length in enumerate(LENS):
+                rows = program.trace[program.trace["indices"][:, 0] == b]
+                rows = rows[[str(name).startswith("decode") for name in rows["kernel"]]]
+                units = -(-length // 64)
+                assert (
+                    len(rows) == 0 if units < 2 else len(rows) % shares == 0 or (len(rows) == units)
+                )
+                assert [row["worker"] for row in rows] == [
+                    (b + row["indices"][1]) % shares for row in rows
+                ]
+
+
+def test_lengths_that_are_shared_out_are_even() -> None:
+    lens = [2000, 1999, 1500, 700, 650, 300, 129]
+    batch = make(lens, 4, 1, 16, 16)
+    placed = work(batch, shares=2).dispatch(
+        DispatchPolicy.affinity(lambda t: t.batch + t.get("chunk", 0))
+    )
+    with placed.task_graph(trace=TracePolicy.timestamps()).compile(num_threads=2) as program:
+        program.execute()
+        chunks = program.trace
+    chunks = chunks[[str(name).startswith("decode") for name in chunks["kernel"]]]
+    read = np.zeros(2)
+    for b, length in enumerate(lens):
+        mine = chunks[chunks["indices"][:, 0] == b]
+        sizes = tokens_of_chunks(length, len(mine))
+        assert max(sizes) - min(sizes) <= 2 * 64
+        read += np.bincount(mine["worker"], sizes[mine["indices"][:, 1]])
+    assert read.sum() == sum(lens)
+    assert read.max() / read.mean() < 1.03
+
+
+def test_tiers_that_are_never_cut() -> None:
+    batch = make([0, 5, 90, 700], 4, 2, 16, 16)
+    with work(batch, tiers=(Tier(64, 16, 0), Tier(1 << 20, 32, 0))).compile() as program:
+        program.execute()
+        assert program.stats.tasks == 8
+    assert error(batch) < NEAR[DType.F32]
 
 
 def tasks(program: Any) -> list[tuple[str, tuple[int, ...]]]:
@@ -285,6 +345,11 @@ def test_chunks_are_interleaved_and_bytes_balanced(kv_heads: int, together: int)
 def test_heads_have_to_share_evenly() -> None:
     with pytest.raises(ValueError, match="7 heads do not share 2 KV heads evenly"):
         workloads.paged_decode(7, 2, 16, 16)
+
+
+def test_a_sequence_has_at_least_one_share() -> None:
+    with pytest.raises(ValueError, match="a sequence has 0 shares"):
+        workloads.paged_decode(8, 4, 16, 16, shares=0)
 
 
 def test_heads_that_are_taken_together_have_to_divide_all() -> None:

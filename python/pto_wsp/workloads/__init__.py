@@ -4,7 +4,8 @@ Each function makes a workload for sizes that are fixed in a plan, once; it is c
 arrays and tensors like any other, alone or inside another workload, given a schedule and compiled.
 """
 
-from pto_wsp.workloads.attention import DECODE_TIERS, Tier, paged_decode, ragged_prefill
+from pto_wsp.workloads.attention import paged_decode, ragged_prefill
+from pto_wsp.workloads.cutting import DECODE_TIERS, Tier, chunk_unit
 from pto_wsp.workloads.gpu_decode import GpuDecode
 from pto_wsp.workloads.kv_cache import KvCache, page_pool
 from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
@@ -20,6 +21,7 @@ __all__ = [
     "LlamaShape",
     "SparseAttentionShape",
     "Tier",
+    "chunk_unit",
     "llama_layer",
     "llama_step",
     "moe_ffn",

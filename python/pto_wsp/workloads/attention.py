@@ -19,118 +19,9 @@ from pto_wsp import (
     maximum,
     minimum,
     pto,
-    reduce_max,
-    reduce_sum,
-    search,
-    select,
     workload,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """How sequences of up to `limit` tokens are attended to: `block` keys at a time, cut into
-    chunks of at least `chunk` tokens, or never where that is 0. The last tier also takes what is
-    longer."""
-
-    limit: int
-    block: int
-    chunk: int
-
-
-# Short sequences are one task for each KV head: a second one would cost a merge and save nothing.
-# Longer ones read more keys at a time, which spreads the cost of a block, and are cut into chunks
-# of more, which bounds what the merge reads.
-DECODE_TIERS = (
-    Tier(2 << 10, 64, 0),
-    Tier(8 << 10, 128, 1 << 10),
-    Tier(64 << 10, 128, 2 << 10),
-    Tier(128 << 10, 256, 4 << 10),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cutting:
-    """How sequences are cut: chunks are multiples of `unit` tokens."""
-
-    tiers: tuple[Tier, ...]
-    unit: int
-    exact: bool
-    uneven: int
-
-    def units(self, sequences, lens, blocks):
-        find = self.search if self.exact else self.mean
-        return find(sequences, lens, blocks)
-
-    def chunk(self, length, units):
-        return self.size(length, units) if self.exact else self.even(length, units)
-
-    def most(self, blocks):
-        """More chunks than that no sequence has."""
-        return blocks if self.exact else blocks * self.uneven + 1
-
-    @property
-    def all(self) -> bool:
-        """Whether sequences of every length may be cut."""
-        return all(tier.chunk for tier in self.tiers)
-
-    def by_tier(self, length, of):
-        """What `of` says of the tier of a sequence; only what is chosen costs time."""
-        found = of(self.tiers[-1])
-        for tier in reversed(self.tiers[:-1]):
-            found = select(length <= tier.limit, of(tier), found)
-        return found
-
-    def size(self, length, units):
-        """The chunk size of a sequence; its length if it is never cut."""
-        return self.by_tier(
-            length,
-            lambda tier: maximum(units * self.unit, tier.chunk) if tier.chunk else length,
-        )
-
-    def count(self, length, units):
-        def of(tier: Tier):
-            if tier.chunk == 0:
-                return minimum(length, 1)
-            return _ceil(length, maximum(units * self.unit, tier.chunk))
-
-        return self.by_tier(length, of)
-
-    def mean(self, sequences, lens, blocks):
-        """The chunk, in units, of which all sequences together have `blocks`, or `uneven` times as
-        many if the longest is more than an eighth longer than the mean."""
-        total = reduce_sum(sequences, lambda b: lens[b])
-        if self.uneven > 1:
-            longest = reduce_max(sequences, lambda b: lens[b])
-            differ = longest * sequences > total + total // 8
-            blocks = select(differ, blocks * self.uneven, blocks)
-        return maximum(_ceil(total, maximum(blocks, 1) * self.unit), 1)
-
-    def even(self, length, units):
-        """Near that chunk size, such that all chunks of a sequence are of one size: what is left
-        over is no chunk by itself if it is less than a quarter of one."""
-        size = self.size(length, units)
-        chunks = maximum(_ceil(length - size // 4, size), 1)
-        return _ceil(_ceil(length, chunks), self.unit) * self.unit
-
-    def search(self, sequences, lens, blocks):
-        """The smallest chunk, in units, with which there are at most `blocks` chunks."""
-
-        def fits(units):
-            return reduce_sum(sequences, lambda b: self.count(lens[b], units)) <= blocks
-
-        # Rounding up adds less than one chunk to each sequence, so `enough` is.
-        total, more = reduce_sum(sequences, lambda b: lens[b]), blocks - sequences
-        enough = select(more > 0, _ceil(total, maximum(more, 1)), total)
-        last = maximum(_ceil(enough, self.unit), 2)
-        # Where every sequence is cut, chunks of less than the mean are too many.
-        first = maximum(_ceil(_ceil(total, maximum(blocks, 1)), self.unit), 2) if self.all else 2
-        return select(fits(1), 1, search(minimum(first, last), last, fits))
-
-
-def chunk_unit(page: int) -> int:
-    """Chunks are multiples of so many tokens: whole pages, and not too few tokens."""
-    return page * max(1, 64 // page)
+from pto_wsp.workloads.cutting import DECODE_TIERS, Cutting, Tier, ceil_div, chunk_unit
 
 
 def _call_by_tier(length, tiers: Sequence[Tier], call: Callable[[Tier], None]) -> None:
@@ -146,6 +37,76 @@ def _call_by_tier(length, tiers: Sequence[Tier], call: Callable[[Tier], None]) -
         call(last)
 
 
+@dataclass(frozen=True, slots=True)
+class _DecodeKinds:
+    """What all tasks of a decode step have in common: a task takes `together` KV heads, which
+    `group` query heads look at."""
+
+    group: int
+    kv_heads: int
+    dim: int
+    dtype: DType
+    together: int
+    factor: float
+    merged: int
+
+    def rows(self, n):
+        """Those of the n-th task, or chunk."""
+        return _part(self.group, n)
+
+    def kernel(self, make: Callable[..., Any], tier: Tier) -> Any:
+        size = self.group, tier.block, self.dim, self.dtype
+        return make(*size, paged=True, kv_heads=self.together)
+
+
+@dataclass(frozen=True, slots=True)
+class _DecodeTasks:
+    """The tasks of a sequence, which are calls inside a workload."""
+
+    kinds: _DecodeKinds
+    b: Any
+    length: Any
+    kv: Any
+    q: Any
+    k: Any
+    v: Any
+    out: Any
+
+    def _given(self, h, span):
+        mine = h if self.kinds.together == 1 else _part(self.kinds.together, h)
+        b, rows = self.b, self.kinds.rows(h)
+        return self.q[b, rows], self.k[b, span, mine], self.v[b, span, mine]
+
+    def whole(self, tiers: Sequence[Tier]) -> None:
+        b, kinds = self.b, self.kinds
+        for h in P(self.kv):
+
+            def call(tier: Tier, h=h) -> None:
+                attend = kinds.kernel(kernels.flash_attention, tier)
+                result = self.out[b, kinds.rows(h)]
+                attend[b, h](*self._given(h, slice(0, self.length)), result, kinds.factor)
+
+            _call_by_tier(self.length, tiers, call)
+
+    def cut(self, tiers: Sequence[Tier], chunks, start) -> None:
+        b, kinds = self.b, self.kinds
+        every = (kinds.kv_heads // kinds.together, chunks * kinds.group)
+        parts = Tensor.temp((*every, kinds.dim), DType.F32, name="parts")
+        stats = Tensor.temp((*every, 2), DType.F32, name="stats")
+        for chunk, h in P(chunks, self.kv):  # that name is what schedules know it by
+
+            def call(tier: Tier, c=chunk, h=h) -> None:
+                attend = kinds.kernel(kernels.decode, tier)
+                span = slice(start(c), minimum(start(c + 1), self.length))
+                result = parts[h, kinds.rows(c)], stats[h, kinds.rows(c)]
+                attend[b, c, h](*self._given(h, span), *result, kinds.factor)
+
+            _call_by_tier(self.length, tiers, call)
+        merge = kernels.merge_partials(kinds.group, kinds.dim, kinds.dtype, at_once=kinds.merged)
+        for h in P(self.kv):
+            merge[b, h](parts[h], stats[h], self.out[b, kinds.rows(h)])
+
+
 @functools.cache
 def paged_decode(
     heads: int,
@@ -159,6 +120,8 @@ def paged_decode(
     together: int = 1,
     exact: bool = True,
     uneven: int = 1,
+    shares: int = 1,
+    merged: int = 1,
 ) -> Any:
     """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
 
@@ -173,58 +136,36 @@ def paged_decode(
     that keeps it, in multiples of 64 tokens or of a page; each sequence is at least one. One chunk
     is written at once; partial results of others are temporaries, which are merged. Without `exact`
     nothing is searched for, for workers that all work it out, as on a GPU (`GpuDecode`): chunks are
-    even and near the mean, `uneven` times as many if lengths differ.
+    even and near the mean, `uneven` times as many if lengths differ. `merged` chunks are merged at
+    a time.
+
+    With `shares`, each sequence is then cut into a multiple of that many chunks, of one size, give
+    or take 64 tokens or a page. So many workers that take them in turns, by the dispatch policy
+    `affinity(lambda t: t.batch + t.get("chunk", 0))`, read equal parts of every sequence, whatever
+    the lengths are, and whole pages if a task takes all KV heads.
     """
+    if shares < 1:
+        raise ValueError(f"a sequence has {shares} shares")
     group = _group(heads, kv_heads, together) * together
-    cutting = _Cutting(tiers, chunk_unit(page), exact, uneven)
     factor = 1 / math.sqrt(dim) if scale is None else scale
-    paged = {"paged": True, "kv_heads": together}
-    merge, nothing = kernels.merge_partials(group, dim, dtype), _zeros(group, dim, dtype)
-    rows = functools.partial(_part, group)
+    cutting = Cutting(tiers, chunk_unit(page), exact, uneven, shares)
+    kinds = _DecodeKinds(group, kv_heads, dim, dtype, together, factor, merged)
+    nothing = _zeros(group, dim, dtype)
 
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
-        def given(b, h, span):
-            mine = h if together == 1 else _part(together, h)
-            return q[b, rows(h)], k[b, span, mine], v[b, span, mine]
-
-        def whole(b, h):
-            def call(tier: Tier) -> None:
-                attend = kernels.flash_attention(group, tier.block, dim, dtype, **paged)
-                attend[b, h](*given(b, h, slice(0, lens[b])), out[b, rows(h)], factor)
-
-            _call_by_tier(lens[b], tiers, call)
-
-        def cut(b, size, chunks):
-            every = (kv_heads // together, chunks * group)
-            parts = Tensor.temp((*every, dim), DType.F32, name="parts")
-            stats = Tensor.temp((*every, 2), DType.F32, name="stats")
-
-            def one(c, h):
-                def call(tier: Tier) -> None:
-                    attend = kernels.decode(group, tier.block, dim, dtype, **paged)
-                    span = slice(c * size, minimum((c + 1) * size, lens[b]))
-                    result = parts[h, rows(c)], stats[h, rows(c)]
-                    attend[b, c, h](*given(b, h, span), *result, factor)
-
-                _call_by_tier(lens[b], [tier for tier in tiers if tier.chunk], call)
-
-            for c, h in P(chunks, kv):
-                one(c, h)
-            for h in P(kv):
-                merge[b, h](parts[h], stats[h], out[b, rows(h)])
-
         units = cutting.units(q.shape[0], lens, blocks)
         for b in P(batch):
-            size = cutting.chunk(lens[b], units)
+            tasks = _DecodeTasks(kinds, b, lens[b], kv, q, k, v, out)
+            chunks, is_one, start = cutting.chunks(lens[b], units)
             with P.when(lens[b] == 0):
                 for h in P(kv):  # as all tasks, so that every one has a KV head to be placed by
-                    nothing[b, h](out[b, rows(h)])
-            with P.when(lens[b] <= size):
-                for h in P(kv):
-                    whole(b, h)
-            with P.otherwise():  # the least is for temporaries, which then have a largest size
-                cut(b, size, minimum(_ceil(lens[b], size), cutting.most(blocks)))
+                    nothing[b, h](out[b, kinds.rows(h)])
+            with P.when(is_one) if cutting.cutting else P.otherwise():
+                tasks.whole(tiers)
+            if cutting.cutting:
+                with P.otherwise():  # the least is for temporaries, which then have a largest size
+                    tasks.cut(cutting.cutting, minimum(chunks, cutting.most(blocks)), start)
 
     return paged_decode
 
@@ -266,7 +207,7 @@ def ragged_prefill(
         for b in P(batch):
             first, queries = q_starts[b], q_starts[b + 1] - q_starts[b]
             key, keys = k_starts[b], k_starts[b + 1] - k_starts[b]
-            for i in P(_ceil(queries, rows)):
+            for i in P(ceil_div(queries, rows)):
                 top, bottom = i * rows, minimum((i + 1) * rows, queries)
                 mine = slice(first + top, first + bottom)
                 # Which keys the first and the last of these queries stand at.
@@ -301,10 +242,6 @@ def _group(heads: int, kv_heads: int, together: int = 1) -> int:
 def _part(size, n):
     """The n-th of parts of that size."""
     return slice(n * size, (n + 1) * size)
-
-
-def _ceil(size, by):
-    return (size + by - 1) // by
 
 
 @functools.cache

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pto_wsp.dtypes import DType
-from pto_wsp.workloads.attention import Tier, chunk_unit, paged_decode
+from pto_wsp.workloads.attention import paged_decode
+from pto_wsp.workloads.cutting import Tier, chunk_unit
 
 _ANY = 1 << 30  # a limit that no sequence reaches
 
@@ -39,6 +40,7 @@ class GpuDecode:
             scale=scale,
             exact=False,
             uneven=self.uneven,
+            merged=8,
         )
 
     @property
