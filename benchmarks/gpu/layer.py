@@ -97,7 +97,7 @@ def _workload(s: Shape) -> Any:
     rotate = rotate_and_append(s.group, s.dim, BF16)
     add_mixed = add_heads(s.rows, s.cols, s.dim)
     partial = kernels.decode(s.group, s.keys, s.dim, BF16, paged=True)
-    merge = kernels.merge_partials(s.group, s.dim, BF16)
+    merge = kernels.merge_partials(s.group, s.dim, BF16, at_once=8)
     scale = s.dim**-0.5
 
     def tiles(width: int, cols: int, count):

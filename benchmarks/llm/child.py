@@ -62,12 +62,13 @@ def one_pool(protocol: Protocol, pool: tuple[int, bool], workers: int, torch: An
 
 def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, workers: int) -> Json:
     """Balance, and how long after the call the first task starts, with other lengths at each call:
-    after a pause, and steps one behind the other, as a server takes them."""
-    first: dict[float, list[float]] = {protocol.pause_s: [], 0.0: []}
+    steps one behind the other, as a server takes them, and after a pause."""
+    first: dict[float, list[float]] = {0.0: [], protocol.pause_s: []}
     uneven: list[float] = []
     for pause_s, found in first.items():
         for turn in range(protocol.warmup + protocol.runs):
-            time.sleep(pause_s)
+            if pause_s > 0:
+                time.sleep(pause_s)
             lens = batch.lens - turn % 2
             begin = time.monotonic_ns()
             program.execute(lens=lens)
@@ -75,11 +76,11 @@ def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, work
                 continue
             before = program.stats.began_ns - begin
             found.append((before + int(program.trace["start_ns"].min())) / 1e3)
-            uneven.append(decode.unevenness(program.trace, batch, workers))
+            uneven.append(decode.unevenness(program.trace, lens, batch.page, workers))
     return {
         "tasks": program.stats.tasks,
-        "first_task_us": Samples(tuple(first[protocol.pause_s])).to_json(),
         "first_task_of_next_step_us": Samples(tuple(first[0.0])).to_json(),
+        "first_task_after_pause_us": Samples(tuple(first[protocol.pause_s])).to_json(),
         "unevenness": Samples(tuple(uneven)).to_json(),
     }
 

@@ -13,6 +13,7 @@ from pto_wsp import (
     DispatchPolicy,
     Interleaved,
     PagedTensor,
+    ReadyPolicy,
     Scalar,
     Tensor,
     Workload,
@@ -21,7 +22,7 @@ from pto_wsp import (
 
 SEQUENCES, HEADS, KV_HEADS, DIM = 64, 32, 8, 128
 SHORTEST, LONGEST = 128, 8192
-BLOCKS = 256
+BLOCKS = 128
 LANES = 4
 
 
@@ -68,13 +69,15 @@ def make(page: int, by_head: bool, scale: float) -> Batch:
 
 
 def work(batch: Batch, workers: int) -> Workload:
-    """A task for each worker of the KV heads of a chunk: equal bytes, read in long stretches."""
-    together = KV_HEADS // math.gcd(KV_HEADS, workers)
-    decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, batch.page, together=together)
+    """Each worker is given an equal part of every sequence, of which it reads whole pages. Who is
+    done first, because the machine let it, takes something of what is left."""
+    decode = workloads.paged_decode(
+        HEADS, KV_HEADS, DIM, batch.page, together=KV_HEADS, shares=workers, exact=False
+    )
     return (
         decode(
             DenseDyn(SEQUENCES),
-            DenseDyn(KV_HEADS // together),
+            DenseDyn(1),
             batch.lens,
             Scalar(BLOCKS),
             Tensor(data=batch.q),
@@ -83,7 +86,8 @@ def work(batch: Batch, workers: int) -> Workload:
             Tensor(data=batch.out),
         )
         .order(batch=Interleaved(LANES))
-        .dispatch(DispatchPolicy.affinity(lambda t: t.batch + t.kv))
+        .dispatch(DispatchPolicy.affinity(lambda t: t.batch + t.get("chunk", 0)))
+        .task_graph(ready=ReadyPolicy.work_steal())
     )
 
 
@@ -123,12 +127,18 @@ def exact(batch: Batch) -> Any:
     return wanted
 
 
-def unevenness(trace: Any, batch: Batch, workers: int) -> float:
-    """The bytes of the busiest worker over the mean. Chunks of a sequence count as equal."""
+def unevenness(trace: Any, lens: Any, page: int, workers: int) -> float:
+    """The bytes of the busiest worker over the mean. Chunks of a sequence are of one size, give or
+    take a unit."""
     names = np.array([name.split(".")[0] for name in trace["kernel"]])
     tasks = trace[np.isin(names, ["decode", "flash_attention"])]
+    unit = workloads.chunk_unit(page)
     read = np.zeros(workers)
-    for b in range(SEQUENCES):
-        mine = tasks["worker"][tasks["indices"][:, 0] == b]
-        read += np.bincount(mine, minlength=workers) / len(mine) * batch.lens[b]
+    for b, length in enumerate(lens):
+        mine = tasks[tasks["indices"][:, 0] == b]
+        # Tasks of whole sequences have a 0 in the place of the chunk.
+        edges = np.arange(len(mine) + 1) * -(-length // unit) // len(mine) * unit
+        sizes = np.diff(np.minimum(edges, length))
+        read += np.bincount(mine["worker"], sizes[mine["indices"][:, 1]], workers)
+    assert read.sum() == lens.sum()
     return float(read.max() / read.mean())
