@@ -71,6 +71,11 @@ bool apply_block(ExprOp op, const i64* a, const BlockValues& b, u32 count, i64* 
                   [](i64 x, i64 y, i64* z) { return !__builtin_mul_overflow(x, y, z); });
     case ExprOp::FLOORDIV:
       return b.all_alike() ? divide_by(a, b.value, count, out) : divide(a, b.values, count, out);
+    case ExprOp::MOD:  // of sizes, too; what has no rest makes an error, which is text, once
+      return each(a, b, count, out, [](i64 x, i64 y, i64* z) {
+        Error never;
+        return y > 0 && apply(ExprOp::MOD, x, y, z, &never);
+      });
     case ExprOp::MIN:
       return each(a, b, count, out, [](i64 x, i64 y, i64* z) { return *z = std::min(x, y), true; });
     case ExprOp::MAX:

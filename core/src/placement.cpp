@@ -30,6 +30,9 @@ struct WorkerPlace {
     thread = who;
     known = ::pthread_getaffinity_np(who, sizeof allowed, &allowed) == 0;
   }
+  bool has_room(u32 workers) const {
+    return known && static_cast<u32>(CPU_COUNT(&allowed)) >= workers;
+  }
 };
 
 }  // namespace
@@ -86,8 +89,7 @@ void Placement::enter(u32 worker, u32 workers) {
     return;
   }
   mine.take(::pthread_self());
-  const bool enough = mine.known && static_cast<u32>(CPU_COUNT(&mine.allowed)) >= workers;
-  if (!enough || !is_cpu(mine.cpu)) return;
+  if (!mine.has_room(workers) || !is_cpu(mine.cpu)) return;
   if (state.meets(worker)) {
     state.met += 1;
     state.keep_off_others(worker);
@@ -102,9 +104,15 @@ void Placement::leave(u32 worker) {
   state.places[worker].cpu = -1;
 }
 
+bool Placement::has_room(u32 worker, u32 workers) const {
+  return worker < state_->places.size() && state_->places[worker].has_room(workers);
+}
+
 }  // namespace ptowsp
 
 #else
+
+#include <thread>
 
 namespace ptowsp {
 
@@ -114,6 +122,9 @@ Placement::Placement() = default;
 Placement::~Placement() = default;
 void Placement::enter(u32, u32) {}
 void Placement::leave(u32) {}
+bool Placement::has_room(u32, u32 workers) const {
+  return workers <= std::thread::hardware_concurrency();
+}
 
 }  // namespace ptowsp
 

@@ -185,6 +185,14 @@ void PlanFacts::find_keeps(const PlanView& plan) {
   const u32 nodes = plan.count(Section::EXPR);
   std::vector<u32> cost(nodes, 0);
   std::vector<u32> levels(nodes, 0);
+  // Whoever stands in one other expression only is kept with that.
+  const std::vector<u8> named = find_named(plan);
+  std::vector<u32> users(nodes, 0);
+  for (u32 i = 0; i < nodes; ++i) {
+    for (const u32 operand : operands_of(plan.expr(i))) {
+      if (operand != kNone) users[operand] += 1;
+    }
+  }
   keeps_at.assign(nodes, kNone);
   for (u32 i = 0; i < nodes; ++i) {
     const Expr e = plan.expr(i);
@@ -200,6 +208,7 @@ void PlanFacts::find_keeps(const PlanView& plan) {
     const bool fixed = open[i] == kVaries && (registers_in.empty() || registers_in[i] == 0);
     const auto count = static_cast<u32>(std::popcount(levels[i]));
     if (!fixed || cost[i] < kCostly || count > kMostLevels || keeps.size() == kMost) continue;
+    if (named[i] == 0 && users[i] < 2) continue;
     Keeps found;
     for (u32 level = 0; level < kMaxLoops; ++level) {
       if ((levels[i] >> level & 1u) != 0) found.levels[found.count++] = static_cast<u8>(level);

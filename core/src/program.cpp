@@ -289,8 +289,8 @@ void Program::run_front(QueuedRun* run) {
       std::unique_lock lock(pool.mutex);
       pool.current = run->run.get();
       pool.epoch += 1;
-      pool.has_run = true;
       runs_at_work += 1;
+      pool.has_run = true;
       pool.placement.enter(0, workers_);  // the caller's own thread stays where it is
     }
     run->run->work(0);
@@ -300,7 +300,10 @@ void Program::run_front(QueuedRun* run) {
   RunParts left;  // freed without the lock
   std::unique_lock lock(pool.mutex);
   pool.current = nullptr;  // whoever has not come yet need not come any more
-  if (pool.has_run.exchange(false)) runs_at_work -= 1;
+  if (pool.has_run) {
+    runs_at_work -= 1;
+    pool.has_run = false;
+  }
   pool.changed.wait(lock, [&pool] { return pool.busy == 0; });
   pool.placement.leave(0);
   left = run->run->end();
@@ -328,10 +331,11 @@ void Program::worker_main(Pool* pool, u32 worker) {
     const u64 calls = pool->calls.load(std::memory_order_acquire);
     const bool was_long = clock.since() > kLongRun;
     lock.lock();
+    const bool has_room = pool->placement.has_room(worker, workers_);
     pool->placement.leave(worker);
     pool->busy -= 1;
     if (pool->busy == 0) pool->changed.notify_all();
-    if (!was_long) continue;
+    if (!was_long || !has_room) continue;
     lock.unlock();
     stay_awake(*pool, worker, calls, clock);
     lock.lock();
@@ -349,13 +353,13 @@ void Program::stay_awake(const Pool& pool, u32 worker, u64 calls, const Clock& c
   constexpr u32 kReader = 1;  // the worker that every program with workers has
   const u64 ended = clock.since();
   const u64 until = ended + std::min(ended / kShare, kLongest);
-  if (workers_ > std::thread::hardware_concurrency()) return;
-  if (worker == kReader) read_start_code(pool.calls, calls);
-  while (clock.since() < until && runs_at_work <= (pool.has_run ? 1u : 0u)) {
-    for (u32 i = 0; i < kLooks; ++i) {
-      if (pool.calls.load(std::memory_order_acquire) != calls) return;
-      pause_briefly();
-    }
+  const auto is_called = [&] { return pool.calls.load(std::memory_order_acquire) != calls; };
+  const auto is_over = [&] {
+    return is_called() || clock.since() >= until || runs_at_work > (pool.has_run ? 1u : 0u);
+  };
+  if (worker == kReader) read_start_code(is_over);
+  while (!is_over()) {
+    for (u32 i = 0; i < kLooks && !is_called(); ++i) pause_briefly();
     std::this_thread::yield();
   }
 }
@@ -406,7 +410,7 @@ void Program::after_fork() {
   Pool* old = pool_.release();  // its threads and the state of its locks belong to the parent
   pool_ = std::make_unique<Pool>();
   pool_->trace_file = old->trace_file;
-  if (old->has_run) runs_at_work -= 1;
+  if (old->has_run && runs_at_work > 0) runs_at_work -= 1;
   for (QueuedRun* run : old->queue) {
     run->run->abandon(Error::make(Status::INTERRUPTED,
                                   "the process was forked while this run was in flight; it goes on "

@@ -95,10 +95,9 @@ bool BoundPlan::rebind(const ptowsp_binding* bindings, std::size_t count) {
     const auto kind = static_cast<SymbolKind>(plan_->get<Section::SYMBOL>(before.symbol).kind);
     if (!same_form(before, bindings[i], kind)) return false;
   }
+  forget_values();  // before anything is worked out from what arrays hold now
   Error ignored;
-  const bool moved = Binder(*plan_, this, &ignored, {}).move(bindings);
-  forget_values();
-  return moved;
+  return Binder(*plan_, this, &ignored, {}).move(bindings);
 }
 
 bool Binder::move(const ptowsp_binding* bindings) {

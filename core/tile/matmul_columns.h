@@ -157,11 +157,11 @@ PTOWSP_TILE_ONCE void add_columns(i64 m, i64 k, const E* a, i64 a_row, const B* 
 template <int kWalks, class B>
 class AskingColumns {
  public:
-  AskingColumns(const Run<B>& run, i64 k, i64 across)
-      : at_(run.x),
+  AskingColumns(const B* at, i64 k, i64 across, i64 ahead)
+      : at_(at),
         across_(across),
         part_((k + kWalks * kLine - 1) / (kWalks * kLine) * kLine),
-        ahead_(run.ahead) {}
+        ahead_(ahead) {}
   [[gnu::always_inline]] void step() {
     for (i64 i = 0; i < part_; i += kLine) ask_for(at_ + done_ * part_ + i, ahead_);
     done_ += 1;
@@ -233,15 +233,16 @@ template <int kRows, bool kAsks, class B, class E, class Asking>
   }
 }
 
+// As many columns as a vector has lanes, for all rows.
 template <class B, class E>
-PTOWSP_TILE_ONCE void add_columns_from_memory(i64 m, i64 k, const E* a, i64 a_row,
-                                              const Run<B>& run, i64 across, const Target<E>& to) {
-  AskingColumns<2, B> half(run, k, across);
-  AskingColumns<1, B> all(run, k, across);
+PTOWSP_TILE_ONCE void add_columns_from_memory(i64 m, i64 k, const E* a, i64 a_row, const B* b,
+                                              i64 ahead, i64 across, const Target<E>& to) {
+  AskingColumns<2, B> half(b, k, across, ahead);
+  AskingColumns<1, B> all(b, k, across, ahead);
   i64 i = 0;
   const auto add = [&]<int kRows, bool kAsks>(std::integral_constant<int, kRows>,
                                               std::bool_constant<kAsks>, auto& asking) {
-    add_from_memory<kRows, kAsks>(k, a + i * a_row, a_row, run.x, across, to.c + i * to.row, to.row,
+    add_from_memory<kRows, kAsks>(k, a + i * a_row, a_row, b, across, to.c + i * to.row, to.row,
                                   to.accumulate, asking);
     i += kRows;
   };
@@ -271,10 +272,10 @@ template <class B, class E>
   const bool from_memory = kManyRegisters && run.ahead != 0 && k <= kMostHeld;
   for (i64 j = 0; j < run.size;) {
     const bool group = j + kColumns <= run.size;
-    if (group && from_memory) {
-      add_columns_from_memory(m, k, a, a_row, Run<B>{run.x + j * across, kColumns, run.ahead},
-                              across, Target<E>{to.c + j, to.row, to.accumulate});
-      j += kColumns;
+    if (from_memory && j + kTileLanes<E> <= run.size) {
+      add_columns_from_memory(m, k, a, a_row, run.x + j * across, run.ahead, across,
+                              Target<E>{to.c + j, to.row, to.accumulate});
+      j += kTileLanes<E>;
       continue;
     }
     // Where the caller knows nothing better, what is read next are the columns behind these.

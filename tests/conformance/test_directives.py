@@ -255,7 +255,8 @@ def test_fifo_with_other_directives() -> None:
 @pytest.mark.directive("ready_priority")
 @pytest.mark.directive("start_after_orchestration")
 def test_priority() -> None:
-    """One worker: of several, which begin while tasks are still generated is up to the machine."""
+    """One worker, so that it is sure what happens where `start` is not enforced. Of several:
+    tests/runtime/test_program_schedule.py."""
     ready = ReadyPolicy.priority(lambda t: select(t.cols % 2 == 0, 10 + t.cols, -t.rows))
     work = grid().task_graph(ready=ready, start=StartPolicy.after_orchestration())
     trace, _ = run(work, workers=1)

@@ -131,14 +131,16 @@ class PlanMaker {
   }
 
   // --- code ---
-  void loop(Op op, const std::string& name, u32 extent, u32 lengths = kNone, u32 parent = kNone) {
+  void loop(Op op, const std::string& name, u32 extent, u32 lengths = kNone, u32 parent = kNone,
+            u32 body_tasks = kNone) {
     Axis a{};
     a.name = string(name);
     a.kind = static_cast<u8>(lengths == kNone ? AxisKind::EXPR : AxisKind::RAGGED);
     a.level = static_cast<u8>(level_++);
     a.start = number(0);
     a.extent = extent;
-    a.tile = a.value = a.body_tasks = a.indices = kNone;
+    a.tile = a.value = a.indices = kNone;
+    a.body_tasks = body_tasks;
     a.parent = parent;
     a.lengths = lengths;
     a.outer = axis_;

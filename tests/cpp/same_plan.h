@@ -94,10 +94,14 @@ inline void check_same(const BoundPlan& x, const BoundPlan& y) {
              y.eval(y.loop(axis).extent, vars, &extents[1], &error));
     CHECK_EQ(extents[0], extents[1]);
   }
-  u64 before[2] = {};
   if (x.independent_axis() == kNone) return;
-  CHECK_EQ(x.tasks_before(2, &before[0]), y.tasks_before(2, &before[1]));
-  CHECK_EQ(before[0], before[1]);
+  const BoundLoop& outer = x.loop(x.independent_axis());
+  for (i64 i = 0; i <= outer.extent.form->base; ++i) {
+    const i64 index = outer.start.form->base + i;
+    u64 before[2] = {};
+    CHECK_EQ(x.tasks_before(index, &before[0]), y.tasks_before(index, &before[1]));
+    CHECK_EQ(before[0], before[1]);
+  }
 }
 
 }  // namespace ptowsp::test

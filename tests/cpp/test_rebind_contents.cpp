@@ -26,7 +26,8 @@ struct Cut {
   std::vector<u8> bytes;
   PlanView view;
 
-  explicit Cut(i64 longest = INT64_MAX) {
+  // `more_steps` make the number of chunks an expression that is worth keeping.
+  explicit Cut(i64 longest = INT64_MAX, int more_steps = 0) {
     lens = maker.array("lens");
     blocks = maker.extent("blocks");
     in = maker.tensor("in", 2);
@@ -38,11 +39,13 @@ struct Cut {
     const u32 total = maker.node(ExprOp::REDUCE, 0, maker.number(0), all, each);
     const u32 mean = maker.node(ExprOp::FLOORDIV, 0, total, maker.value(blocks));
     const u32 size = maker.node(ExprOp::MAX, 0, mean, maker.number(2));
-    maker.loop(Op::PARALLEL_FOR, "batch", all);
     const u32 b = maker.var(0);
     const u32 mine = maker.load(lens, b);
     const u32 more = maker.node(ExprOp::SUB, 0, maker.node(ExprOp::ADD, 0, mine, size), one);
-    const u32 chunks = maker.node(ExprOp::FLOORDIV, 0, more, size);
+    u32 chunks = maker.node(ExprOp::FLOORDIV, 0, more, size);
+    for (int i = 0; i < more_steps; ++i) chunks = maker.node(ExprOp::MAX, 0, chunks, one);
+    const u32 tasks = maker.node(ExprOp::MUL, 0, chunks, maker.number(2));
+    maker.loop(Op::PARALLEL_FOR, "batch", all, kNone, kNone, tasks);
     maker.loop(Op::PARALLEL_FOR, "chunks", chunks);
     const u32 c = maker.var(1);
     const u32 begin = maker.node(ExprOp::MUL, 0, c, size);
@@ -101,6 +104,29 @@ TEST(contents_inside_of_what_they_were_keep_the_plan) {
   copy[2] -= 1;  // read from its new place
   CHECK(again(plan.get(), elsewhere));
   check_same(*plan, *cut.bound(elsewhere, expected_by(*plan)));
+}
+
+// What a thread has kept of an expression does not count for other contents.
+TEST(values_that_are_kept_are_worked_out_anew) {
+  Cut cut(INT64_MAX, 20);
+  const Bindings b = cut.bind();
+  const std::unique_ptr<BoundPlan> plan = cut.bound(b);
+  CHECK(plan->independent_axis() != kNone);
+  const u32 chunks = plan->plan().count(Section::AXIS) - 1;
+  const auto chunks_of = [&](i64 sequence) {
+    const i64 vars[kMaxVars] = {sequence};
+    i64 found = 0;
+    Error error;
+    CHECK(plan->eval(plan->loop(chunks).extent, vars, &found, &error));
+    return found;
+  };
+  const i64 before = chunks_of(0);
+  CHECK_EQ(chunks_of(0), before);
+  std::swap(cut.lengths[0], cut.lengths[1]);
+  CHECK(again(plan.get(), b));
+  check_same(*plan, *cut.bound(b));
+  CHECK_EQ(chunks_of(1), before);
+  CHECK_EQ(chunks_of(0), i64{1});
 }
 
 TEST(contents_that_lead_to_another_constant_are_refused) {

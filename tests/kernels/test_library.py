@@ -194,7 +194,7 @@ def test_flash_attention(target: str, tokens: int, rows: int) -> None:
     assert is_near(out, attend(*(each.astype(np.float64) for each in (q, k, v)), scale=0.2))
 
 
-def split(target: str, q: Any, keys: list[dict[str, Any]], paged: bool) -> Any:
+def split(target: str, q: Any, keys: list[dict[str, Any]], paged: bool, at_once: int = 1) -> Any:
     """Attention by `decode` of each chunk and `merge_partials`."""
     parts = np.zeros((len(keys), 4, 24), np.float32)
     stats = np.zeros((len(keys), 4, 2), np.float32)
@@ -204,7 +204,7 @@ def split(target: str, q: Any, keys: list[dict[str, Any]], paged: bool) -> Any:
         given = {"q": q, **chunk, "part": parts[c], "stats": stats[c], "scale": 0.3}
         call(target, (kernel, given))
     rows = {"parts": parts.reshape(-1, 24), "stats": stats.reshape(-1, 2)}
-    call(target, (kernels.merge_partials(4, 24), {**rows, "out": out}))
+    call(target, (kernels.merge_partials(4, 24, at_once=at_once), {**rows, "out": out}))
     return out
 
 
@@ -241,10 +241,11 @@ def test_query_heads_have_to_share_kv_heads_evenly() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_decode_in_chunks(target: str) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 8])
+def test_decode_in_chunks(target: str, at_once: int) -> None:
     q, k, v = numbers(4, 24), numbers(45, 24, seed=1), numbers(45, 24, seed=2)
     keys = [{"k": k[i : i + 20], "v": v[i : i + 20]} for i in range(0, 45, 20)]
-    found = split(target, q, keys, paged=False)
+    found = split(target, q, keys, paged=False, at_once=at_once)
     assert is_near(found, attend(*(each.astype(np.float64) for each in (q, k, v)), scale=0.3))
 
 

@@ -22,8 +22,10 @@ from pto_wsp import (
     WindowMode,
     WindowOverflow,
     kernel,
+    select,
     workload,
 )
+from tests.conformance.grids import grid, run
 
 
 @kernel(cpp_src="y() += 1;")
@@ -203,3 +205,16 @@ def test_a_million_tasks_in_a_small_window(ready: ReadyPolicy | None, workers: i
     assert program.num_tasks(n=1_000_000) == program.stats.tasks == 1_000_000
     assert (y == 1_000_000 // 64).all()
     assert program.stats.memory_bytes <= max(2 * small, small + (1 << 20))
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_workers_take_tasks_by_priority(workers: int) -> None:
+    ready = ReadyPolicy.priority(lambda t: select(t.cols % 2 == 0, 10 + t.cols, -t.rows))
+    held = StartPolicy.after_orchestration()
+    trace, _ = run(grid().task_graph(ready=ready, start=held), workers=workers)
+    row, col = trace["indices"][:, 0], trace["indices"][:, 1]
+    priority = np.where(col % 2 == 0, 10 + col, -row)
+    assert (
+        trace["task_id"].tolist()
+        == trace["task_id"][np.lexsort((trace["task_id"], -priority))].tolist()
+    )

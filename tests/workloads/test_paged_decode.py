@@ -78,6 +78,7 @@ def work(
     exact: bool = True,
     uneven: int = 1,
     shares: int = 1,
+    merged: int = 1,
 ) -> Workload:
     _, heads, dim = batch.q.shape
     _, page, kv_heads, _ = batch.k.shape
@@ -89,6 +90,7 @@ def work(
         exact=exact,
         uneven=uneven,
         shares=shares,
+        merged=merged,
     )
     return function(
         DenseDyn(len(batch.lens)),
@@ -347,9 +349,22 @@ def test_heads_have_to_share_evenly() -> None:
         workloads.paged_decode(7, 2, 16, 16)
 
 
-def test_a_sequence_has_at_least_one_share() -> None:
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("shares", [1, 3])
+def test_fewer_blocks_than_sequences(shares: int, exact: bool) -> None:
+    batch = make([0, 1, 65, 700, 2000], 4, 2, 16, 16)
+    with work(batch, shares=shares, exact=exact, together=2, merged=2).compile() as program:
+        for blocks in (-1, 0, 1, 3):
+            batch.out.fill(np.nan)
+            program.execute(blocks=blocks)
+            assert error(batch) < NEAR[DType.F32], blocks
+
+
+def test_counts_that_make_no_sense() -> None:
     with pytest.raises(ValueError, match="a sequence has 0 shares"):
         workloads.paged_decode(8, 4, 16, 16, shares=0)
+    with pytest.raises(ValueError, match="0 chunks are merged at a time"):
+        workloads.paged_decode(8, 4, 16, 16, merged=0)
 
 
 def test_heads_that_are_taken_together_have_to_divide_all() -> None:

@@ -32,6 +32,9 @@ class Placement {
   // comes first and leaves last.
   void enter(u32 worker, u32 workers);
   void leave(u32 worker);
+  // Whether each of so many workers may have a processor of its own, as far as is known of this
+  // one, which has entered.
+  bool has_room(u32 worker, u32 workers) const;
 
  private:
   struct State;

@@ -6,10 +6,8 @@
 // beforehand. What one processor has read, another gets from there, or from the cache they share.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-
-#include "ptowsp/plan.h"
+#include <functional>
 
 namespace ptowsp {
 
@@ -17,7 +15,8 @@ namespace ptowsp {
 // interpreter, say, which is never unloaded. One of more than a few megabytes is left alone.
 void starts_through(const void* address);
 
-// Reads the code of these libraries, until `called` is no longer `seen`. Gives the bytes read.
-std::size_t read_start_code(const std::atomic<u64>& called, u64 seen);
+// Reads the code of these libraries until `is_over`, which is asked once a page. Gives the bytes
+// read.
+std::size_t read_start_code(const std::function<bool()>& is_over);
 
 }  // namespace ptowsp

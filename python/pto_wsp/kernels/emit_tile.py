@@ -190,10 +190,10 @@ class _Emitter:
     def _products(self, group: Group, body: Sequence[Statement], position: int) -> None:
         """Products that are computed together, behind what stands between them."""
         w, products = self._w, {id(stmt) for stmt in group}
+        self._flush(position - 1)  # what it leaves behind is read by all of them
         for number, stmt in enumerate(body, position):
             if id(stmt) not in products:
                 self._statement(stmt, number)
-        self._flush(w.uses.position[id(group[-1])] - 1)
         w.fence()
         emit_products(w, group)
         w.fence()

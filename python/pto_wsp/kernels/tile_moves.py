@@ -79,7 +79,8 @@ def _operand(w: Writer, value: Value) -> str:
 def emit_products(w: Writer, group: Sequence[Statement]) -> None:
     """Products whose second operands lie on the same pages."""
     first = group[0]
-    factors = [_factors(w, stmt) for stmt in group]
+    read = {_source(w, operand).number for stmt in group for operand in stmt.operands[-2:]}
+    factors = [_factors(w, stmt, read) for stmt in group]
     spare = _product_spare(w, first)
     later = w.read_next.get(id(first), "NotKnown{}")
     if len(group) == 1:
@@ -91,7 +92,7 @@ def emit_products(w: Writer, group: Sequence[Statement]) -> None:
 
 
 def _product(w: Writer, stmt: Statement) -> None:
-    factors = _factors(w, stmt)
+    factors = _factors(w, stmt, {_source(w, operand).number for operand in stmt.operands[-2:]})
     spare = _product_spare(w, stmt)
     w.line(f"{_product_name(stmt)}({', '.join([*factors, spare])});", stmt)
 
@@ -107,8 +108,9 @@ def _product_spare(w: Writer, stmt: Statement) -> str:
     return w.scratch.spare(f"matmul_scratch_bytes({m}, {n}, {k}, {size})")
 
 
-def _factors(w: Writer, stmt: Statement) -> list[str]:
-    """The place of a product's result, which holds what it adds to, and its operands."""
+def _factors(w: Writer, stmt: Statement, read: set[int]) -> list[str]:
+    """The place of a product's result, which holds what it adds to, and its operands. `read` are
+    the values that are read until the last element is written, by this product or beside it."""
     a, b = stmt.operands[-2:]
     result = stmt.results[0]
     left, right = _operand(w, a), _operand(w, b)
@@ -116,8 +118,8 @@ def _factors(w: Writer, stmt: Statement) -> list[str]:
         return [w.new_tile(result).text, left, right]
     acc = stmt.operands[0]
     slot = w.dying_slot(acc, w.uses.position[id(stmt)])
-    if acc.number in (_source(w, a).number, _source(w, b).number):
-        slot = None  # it is read until the last element is written
+    if acc.number in read:
+        slot = None
     before = _place(w, acc)
     place = w.new_tile(result, slot)
     if slot is None:

@@ -57,7 +57,7 @@ def _fits(w: Writer, group: Group, stmt: Statement, load: Statement) -> bool:
         and [tile_type(v).shape for v in stmt.operands]
         == [tile_type(v).shape for v in first.operands]
         and _kinds(w, stmt) == _kinds(w, first)
-        and made.isdisjoint(v.number for v in stmt.operands)
+        and made.isdisjoint(_chain(w, v)[-1].number for v in stmt.operands)
     )
 
 
@@ -146,7 +146,7 @@ def _window_at(w: Writer, block: Block, load: Statement, shift: str) -> str | No
 def _scalar_at(w: Writer, block: Block, value: Value, shift: str) -> str | None:
     made = w.uses.definitions.get(value.number)
     if value.number == block.params[0].number:
-        return w.names.of(value) + shift
+        return f"({w.names.of(value)}{shift})" if shift else w.names.of(value)
     if w.uses.home[value.number] != id(block) or (made is not None and made.op is Op.CONST):
         return w.scalar(value)
     if made is None or not is_pure_scalar(made):

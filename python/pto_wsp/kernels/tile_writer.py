@@ -20,7 +20,7 @@ TOP_FLAG = "Whole"
 # Words that the source uses itself, and small macros of the headers it includes; what begins with v
 # or a capital letter is checked below.
 _WORDS = """
-    apart assert at bf16 body bound call cast choose column columns_from errno f16 i16 i32 i64 i8
+    apart assert at bf16 body bound by call cast choose column columns_from errno f16 i16 i32 i64 i8
     in_order inside is_whole iteration least linux math_errhandling matmul_scratch_bytes may_share
     need need_index offsetof on_scalars ptowsp row scalar_of scratch sharing sort_scratch_bytes std
     stderr stdin stdout tiles to_half u16 u32 u64 u8 unix

@@ -146,6 +146,8 @@ def paged_decode(
     """
     if shares < 1:
         raise ValueError(f"a sequence has {shares} shares")
+    if merged < 1:
+        raise ValueError(f"{merged} chunks are merged at a time")
     group = _group(heads, kv_heads, together) * together
     factor = 1 / math.sqrt(dim) if scale is None else scale
     cutting = Cutting(tiers, chunk_unit(page), exact, uneven, shares)

@@ -52,6 +52,7 @@ class Cutting:
 
     def most(self, blocks):
         """More chunks than that no sequence has."""
+        blocks = maximum(blocks, 1)
         return (blocks if self.exact else blocks * self.uneven + 1) + self.shares - 1
 
     @property

@@ -93,7 +93,7 @@ def test_products_with_heads_of_the_same_pages_are_one_instruction() -> None:
     first = text[text.index("TMATMUL_EACH(") :]
     assert "{k, x_at, " in first[: first.index(";")]
     last = text[text.index("TMATMUL_ACC_EACH(") :]
-    assert "{k, x_at + 16, " in last[: last.index(";")]
+    assert "{k, (x_at + 16), " in last[: last.index(";")]
 
 
 def apart(q: Any, k: Any, y: Any) -> None:

@@ -94,9 +94,10 @@ def test_split_decode_of_pages(keys: int, heads: int) -> None:
     decode = kernels.decode(heads, 16, 16, BF16, paged=True)
     check(decode, [q, k, v, part, stats, 0.25], 40, options, k=(BF16, 2), v=(BF16, 2))
     parts, stats = numbers(3 * heads, 16), np.abs(numbers(3 * heads, 2)) + 1
-    merge = kernels.merge_partials(heads, 16, BF16)
     types = {"parts": (F32, 2), "stats": (F32, 2)}
-    check(merge, [parts, stats, np.zeros((heads, 16), BF16.numpy)], 2, **types)
+    for at_once in (1, 8):
+        merge = kernels.merge_partials(heads, 16, BF16, at_once=at_once)
+        check(merge, [parts, stats, np.zeros((heads, 16), BF16.numpy)], 2, **types)
 
 
 def test_tokens() -> None:
