@@ -97,11 +97,18 @@ inline constexpr i64 kLineBytes = 64;
 
 // Into which cache what is read next is asked for: 3 is the first one, 2 the second. Cores that
 // have many lines under way answer sooner through the first; others drop what they have no room
-// for, unless it is for the second (docs/investigations/0001). That instruction tells them apart.
-#if defined(__AVXVNNI__)
+// for, unless it is for the second, and some of that as well, so that it is asked for again shortly
+// before it is read (docs/investigations/0001). Which they are is told by instructions that only
+// they have: Intel's, then Zen 5.
+#if defined(__SERIALIZE__)
+inline constexpr int kAskedFor = 2;
+inline constexpr i64 kAskedAgain = 1024;  // bytes ahead
+#elif defined(__AVXVNNI__)
 inline constexpr int kAskedFor = 3;
+inline constexpr i64 kAskedAgain = 0;  // not at all
 #else
 inline constexpr int kAskedFor = 2;
+inline constexpr i64 kAskedAgain = 0;
 #endif
 
 // Asks for what lies so many bytes behind what is read now. Where nothing is known of what comes,
@@ -109,8 +116,12 @@ inline constexpr int kAskedFor = 2;
 template <class T>
 [[gnu::always_inline]] inline void ask_for(const T* at, i64 ahead) {
   const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(at);
-  __builtin_prefetch(reinterpret_cast<const void*>(place + static_cast<std::uintptr_t>(ahead)), 0,
-                     kAskedFor);
+  const auto ask = [place](i64 bytes) __attribute__((always_inline)) {
+    const std::uintptr_t there = place + static_cast<std::uintptr_t>(bytes);
+    __builtin_prefetch(reinterpret_cast<const void*>(there), 0, kAskedFor);
+  };
+  ask(ahead);
+  if constexpr (kAskedAgain != 0) ask(kAskedAgain);
 }
 
 // A part of b that lies in one piece, so many rows or columns of it, and how many bytes behind it
