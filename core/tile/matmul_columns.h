@@ -153,46 +153,34 @@ PTOWSP_TILE_ONCE void add_columns(i64 m, i64 k, const E* a, i64 a_row, const B* 
 // ---- columns of b that come from memory -------------------------------------------------------
 
 // Columns are walked one after the other, as memory likes it, while rows of a stay in registers.
-// Each of the first kWalks walks asks for a part of what is read next, in its order.
-template <int kWalks, class B>
-class AskingColumns {
- public:
-  AskingColumns(const B* at, i64 k, i64 across, i64 ahead)
-      : at_(at),
-        across_(across),
-        part_((k + kWalks * kLine - 1) / (kWalks * kLine) * kLine),
-        ahead_(ahead) {}
-  [[gnu::always_inline]] void step() {
-    for (i64 i = 0; i < part_; i += kLine) ask_for(at_ + done_ * part_ + i, ahead_);
-    done_ += 1;
-    if (done_ < kWalks) return;
-    done_ = 0;
-    at_ += across_;
-  }
-
- private:
-  static constexpr i64 kLine = kLineBytes / i64{sizeof(B)};
-  const B* at_;
-  i64 across_;
-  i64 part_;  // of a column
-  i64 ahead_;
-  i64 done_ = 0;
+// Each of the first kWalks walks asks for its share of what is read next, in its order.
+template <int kWalks>
+struct Walk {
+  int number;
+  i64 ahead;
 };
 
-// So many vectors of kRows rows of a, times those of kColumns columns.
-template <int kRows, int kColumns, int kHeld, bool kAsks, class B, class E, class V, class Asking>
+// So many vectors of kRows rows of a, times those of kColumns columns. kFirst: sums begin here.
+// In a walk, each step asks for as much of the columns, beginning at the walk's first one, as makes
+// its share in the end.
+template <int kRows, int kColumns, int kHeld, bool kFirst, int kWalks, class B, class E, class V>
 [[gnu::always_inline]] inline void add_held(const E* a, i64 a_row, const B* b, i64 b_col, V* sum,
-                                            Asking& asking) {
-  constexpr i64 kLanes = kTileLanes<E>;
+                                            const Walk<kWalks>& walk) {
+  constexpr int kLanes = kTileLanes<E>;
+  constexpr int kStep = kWalks > 0 ? kHeld * kLanes / kWalks : 0;
   V row[std::size_t{kRows}][std::size_t{kHeld}];
   for (int i = 0; i < kRows; ++i) {
     for (int v = 0; v < kHeld; ++v) row[i][v] = in_register(load<V>(a + i * a_row + v * kLanes));
   }
 #pragma GCC unroll 1
   for (int j = 0; j < kColumns; ++j) {
-    if constexpr (kAsks) asking.step();
-    V now[std::size_t{kRows}];
-    for (int i = 0; i < kRows; ++i) now[i] = sum[i * kColumns + j];
+    if constexpr (kWalks > 0) {
+      const int share = walk.number * kColumns + j;
+      const B* part = b + share / kWalks * b_col + share % kWalks * kStep;
+      for (int q = 0; q < kStep; q += kLineBytes / int{sizeof(B)}) ask_for(part + q, walk.ahead);
+    }
+    V now[std::size_t{kRows}] = {};
+    for (int i = 0; i < kRows && !kFirst; ++i) now[i] = sum[i * kColumns + j];
     for (int v = 0; v < kHeld; ++v) {
       const V x = load_as<V>(b + j * b_col + v * kLanes);
       for (int i = 0; i < kRows; ++i) now[i] += row[i][v] * x;
@@ -202,28 +190,29 @@ template <int kRows, int kColumns, int kHeld, bool kAsks, class B, class E, clas
 }
 
 // All of kRows rows times kColumns columns, as many as a vector has lanes.
-template <int kRows, bool kAsks, class B, class E, class Asking>
+template <int kRows, int kWalks, class B, class E>
 [[gnu::always_inline]] inline void add_from_memory(i64 k, const E* a, i64 a_row, const B* b,
                                                    i64 b_col, E* c, i64 c_row, bool accumulate,
-                                                   Asking& asking) {
+                                                   const Walk<kWalks>& walk) {
   constexpr i64 kLanes = kTileLanes<E>;
   constexpr int kColumns = kTileLanes<E>;
   using V = Vec<E, kTileLanes<E>>;
-  V sum[std::size_t{kRows} * std::size_t{kColumns}] = {};
+  V sum[std::size_t{kRows} * std::size_t{kColumns}];
   i64 p = 0;
   const auto add =
       [&]<int kHeld>(std::integral_constant<int, kHeld>) __attribute__((always_inline)) {
+        if (p == 0 && kHeld * kLanes <= k) {
+          add_held<kRows, kColumns, kHeld, true>(a, a_row, b, b_col, sum, walk);
+          p += kHeld * kLanes;
+        }
         for (; p + kHeld * kLanes <= k; p += kHeld * kLanes) {
-          if (p == 0) {
-            add_held<kRows, kColumns, kHeld, kAsks>(a, a_row, b, b_col, sum, asking);
-          } else {
-            add_held<kRows, kColumns, kHeld, false>(a + p, a_row, b + p, b_col, sum, asking);
-          }
+          add_held<kRows, kColumns, kHeld, false>(a + p, a_row, b + p, b_col, sum, walk);
         }
       };
   add(std::integral_constant<int, 8>());
   add(std::integral_constant<int, 4>());
   add(std::integral_constant<int, 1>());
+  if (p == 0) std::fill_n(sum, kRows * kColumns, V{});
   for (int i = 0; i < kRows; ++i) {
     E total[std::size_t{kColumns}];
     store(total, sums_of_lanes<E>(sum + i * kColumns));
@@ -233,26 +222,25 @@ template <int kRows, bool kAsks, class B, class E, class Asking>
   }
 }
 
-// As many columns as a vector has lanes, for all rows.
+// As many columns as a vector has lanes, for all rows. Two columns at a time would wait less for
+// their sums, but memory is read faster at one place than at two.
 template <class B, class E>
 PTOWSP_TILE_ONCE void add_columns_from_memory(i64 m, i64 k, const E* a, i64 a_row, const B* b,
                                               i64 ahead, i64 across, const Target<E>& to) {
-  AskingColumns<2, B> half(b, k, across, ahead);
-  AskingColumns<1, B> all(b, k, across, ahead);
   i64 i = 0;
-  const auto add = [&]<int kRows, bool kAsks>(std::integral_constant<int, kRows>,
-                                              std::bool_constant<kAsks>, auto& asking) {
-    add_from_memory<kRows, kAsks>(k, a + i * a_row, a_row, b, across, to.c + i * to.row, to.row,
-                                  to.accumulate, asking);
+  const auto add = [&]<int kRows, int kWalks>(std::integral_constant<int, kRows>,
+                                              const Walk<kWalks>& walk) {
+    add_from_memory<kRows>(k, a + i * a_row, a_row, b, across, to.c + i * to.row, to.row,
+                           to.accumulate, walk);
     i += kRows;
   };
   constexpr std::integral_constant<int, 2> two;
   constexpr std::integral_constant<int, 1> one;
-  for (int walk = 0; walk < 2 && m >= 4; ++walk) add(two, std::true_type(), half);
-  if (m < 4 && m >= 2) add(two, std::true_type(), all);
-  if (m == 1) add(one, std::true_type(), all);
-  while (i + 2 <= m) add(two, std::false_type(), all);
-  while (i < m) add(one, std::false_type(), all);
+  for (int walk = 0; walk < 2 && m >= 4; ++walk) add(two, Walk<2>{walk, ahead});
+  if (m < 4 && m >= 2) add(two, Walk<1>{0, ahead});
+  if (m == 1) add(one, Walk<1>{0, ahead});
+  while (i + 2 <= m) add(two, Walk<0>{});
+  while (i < m) add(one, Walk<0>{});
 }
 
 // ---- all columns ------------------------------------------------------------------------------
