@@ -93,7 +93,8 @@ bool BoundPlan::eval_kept(u32 node, const Env& env, i64* out, Error* error) cons
   const i64 second = keeps.count > 1 ? env.vars[keeps.levels[1]] : 0;
   const std::size_t ways = facts_->keeps.size() * kWays;
   if (kept_values.size() < ways) kept_values.resize(ways);
-  KeptValue& kept = kept_values[number * kWays + (static_cast<u64>(first) + static_cast<u64>(second)) % kWays];
+  KeptValue& kept =
+      kept_values[number * kWays + (static_cast<u64>(first) + static_cast<u64>(second)) % kWays];
   if (kept.epoch == epoch_ && kept.index[0] == first && kept.index[1] == second) {
     *out = kept.value;
     return true;
