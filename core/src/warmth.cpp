@@ -80,7 +80,7 @@ void starts_through(const void* address) {
 }
 
 // Constants may lie beside code, with what AddressSanitizer puts around them.
-[[gnu::no_sanitize("address")]]
+[[gnu::no_sanitize_address]]
 std::size_t read_start_code(const std::function<bool()>& is_over) {
   constexpr std::size_t kLine = 64;
   constexpr std::size_t kPage = 4096;
