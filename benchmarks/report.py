@@ -220,7 +220,7 @@ def _llm(result: Json) -> Table:
             _ratio(row["of_stream"]),
             _ratio(row.get("vs_torch")),
             ", ".join(f"{who} {error:.1e}" for who, error in row["errors"].items()),
-            _ratio(row["unevenness"]),
+            f"{_ratio(row['unevenness'])}, {_ratio(row['unevenness_with_stealing'])} with stealing",
             f"{row['first_task_of_next_step_us']['median']:.0f}, "
             f"{row['first_task_after_pause_us']['median']:.0f} after a pause",
         )

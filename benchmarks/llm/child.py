@@ -14,11 +14,17 @@ import numpy as np
 from benchmarks.llm import decode
 from benchmarks.overhead.build import load
 from benchmarks.sampling import Protocol, Samples, interleave
-from pto_wsp import Program, TracePolicy
+from pto_wsp import TracePolicy
 
 Json = dict[str, Any]
-# Tokens of a page, and whether the tokens of one head lie next to each other in it.
-POOLS = {"page_16": (16, True), "page_64": (64, True), "page_16_by_token": (16, False)}
+# Tokens of a page, and whether the tokens of one head lie next to each other in it. 128 is what
+# servers take by default on a CPU, 16 what they take on a GPU.
+POOLS = {
+    "page_128": (128, True),
+    "page_64": (64, True),
+    "page_16": (16, True),
+    "page_16_by_token": (16, False),
+}
 
 
 def main(runs: int, scale: float, workers: int) -> Json:
@@ -43,29 +49,39 @@ def one_pool(protocol: Protocol, pool: tuple[int, bool], workers: int, torch: An
             step, theirs = decode.by_torch(torch, batch)
             jobs["torch"] = timed(step)
         taken = interleave(jobs, protocol)
+        tasks = program.stats.tasks
     wanted = decode.exact(batch)
     rate = taken["ours"].map(lambda ms: batch.bytes_read / ms / 1e6)
     streamed = batch.k_memory.nbytes + batch.v_memory.nbytes
     limit = taken["stream"].map(lambda ms: streamed / ms / 1e6)
     out: Json = {f"{name}_ms": each.to_json() for name, each in taken.items()}
-    out |= {"bytes": batch.bytes_read, "gb_per_s": rate.to_json(), "stream": limit.to_json()}
+    out |= {"tasks": tasks, "bytes": batch.bytes_read}
+    out |= {"gb_per_s": rate.to_json(), "stream": limit.to_json()}
     out["of_stream"] = limit.times_faster_than(rate).to_json()
     out["errors"] = {"ours": _error(batch.out, wanted)}
     if theirs is not None:
         out["errors"]["torch"] = _error(theirs.numpy(), wanted)
         out["vs_torch"] = taken["ours"].times_faster_than(taken["torch"]).to_json()
-    traced = work.task_graph(trace=TracePolicy.timestamps())
-    with traced.compile(num_threads=workers) as program:
-        out |= _from_traces(program, batch, protocol, workers)
+    # What the schedule gives each worker shows without stealing. With it, what the machine then let
+    # each of them do is in it as well.
+    _, out["unevenness"] = _steps(batch, protocol, workers, 0.0, stealing=False)
+    found = _steps(batch, protocol, workers, 0.0)
+    out["first_task_of_next_step_us"], out["unevenness_with_stealing"] = found
+    out["first_task_after_pause_us"], _ = _steps(batch, protocol, workers, protocol.pause_s)
     return out
 
 
-def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, workers: int) -> Json:
-    """Balance, and how long after the call the first task starts, with other lengths at each call:
-    steps one behind the other, as a server takes them, and after a pause."""
-    first: dict[float, list[float]] = {0.0: [], protocol.pause_s: []}
+def _steps(
+    batch: decode.Batch, protocol: Protocol, workers: int, pause_s: float, *, stealing: bool = True
+) -> tuple[Json, Json]:
+    """How long after the call the first task starts, and the bytes of the busiest worker over the
+    mean, with other lengths at each call: one step right behind the other, as a server takes them,
+    or after a pause."""
+    first: list[float] = []
     uneven: list[float] = []
-    for pause_s, found in first.items():
+    work = decode.work(batch, workers, stealing=stealing)
+    traced = work.task_graph(trace=TracePolicy.timestamps())
+    with traced.compile(num_threads=workers) as program:
         for turn in range(protocol.warmup + protocol.runs):
             if pause_s > 0:
                 time.sleep(pause_s)
@@ -75,14 +91,9 @@ def _from_traces(program: Program, batch: decode.Batch, protocol: Protocol, work
             if turn < protocol.warmup:
                 continue
             before = program.stats.began_ns - begin
-            found.append((before + int(program.trace["start_ns"].min())) / 1e3)
+            first.append((before + int(program.trace["start_ns"].min())) / 1e3)
             uneven.append(decode.unevenness(program.trace, lens, batch.page, workers))
-    return {
-        "tasks": program.stats.tasks,
-        "first_task_of_next_step_us": Samples(tuple(first[0.0])).to_json(),
-        "first_task_after_pause_us": Samples(tuple(first[protocol.pause_s])).to_json(),
-        "unevenness": Samples(tuple(uneven)).to_json(),
-    }
+    return Samples(tuple(first)).to_json(), Samples(tuple(uneven)).to_json()
 
 
 def timed(function: Callable[[], object]) -> Callable[[], float]:

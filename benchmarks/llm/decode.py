@@ -68,9 +68,9 @@ def make(page: int, by_head: bool, scale: float) -> Batch:
     return Batch(page, lens, table, *memory, k, v, q, np.zeros_like(q))
 
 
-def work(batch: Batch, workers: int) -> Workload:
-    """Each worker is given an equal part of every sequence, of which it reads whole pages. Who is
-    done first, because the machine let it, takes something of what is left."""
+def work(batch: Batch, workers: int, *, stealing: bool = True) -> Workload:
+    """Each worker is given an equal part of every sequence, of which it reads whole pages. With
+    `stealing`, who is done first, because the machine let it, takes something of what is left."""
     decode = workloads.paged_decode(
         HEADS, KV_HEADS, DIM, batch.page, together=KV_HEADS, shares=workers, exact=False
     )
@@ -87,7 +87,7 @@ def work(batch: Batch, workers: int) -> Workload:
         )
         .order(batch=Interleaved(LANES))
         .dispatch(DispatchPolicy.affinity(lambda t: t.batch + t.get("chunk", 0)))
-        .task_graph(ready=ReadyPolicy.work_steal())
+        .task_graph(ready=ReadyPolicy.work_steal() if stealing else None)
     )
 
 

@@ -17,12 +17,14 @@ from benchmarks.overhead.build import load
 from benchmarks.sampling import Protocol, interleave
 
 THREADS = 2
-TOKENS = 64  # of a block
-# Whether what is read next is asked for, and whether it is multiplied as often as the step does.
+# Into which cache what comes next is asked for, 0 for none, and whether all is multiplied as often
+# as the step does.
 WAYS = {
-    "only added up": (False, False),
-    "asked for ahead, added up": (True, False),
-    "asked for ahead, multiplied by four rows": (True, True),
+    "only added up": (0, False),
+    "asked for, first cache, added up": (1, False),
+    "asked for, second cache, added up": (2, False),
+    "asked for, first cache, multiplied by four rows": (1, True),
+    "asked for, second cache, multiplied by four rows": (2, True),
 }
 
 
@@ -31,13 +33,14 @@ def pages_in_order(batch: decode.Batch) -> Any:
     return np.concatenate([batch.table[b, :count] for b, count in enumerate(needed)])
 
 
-def reader(batch: decode.Batch, way: tuple[bool, bool]) -> Callable[[], object]:
+def reader(batch: decode.Batch, way: tuple[int, bool]) -> Callable[[], object]:
     read = load("pages").page_sum
     read.restype = ctypes.c_float
-    read.argtypes = [*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 4, *[ctypes.c_int] * 3]
+    read.argtypes = [*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, *[ctypes.c_int] * 3]
     order = pages_in_order(batch)
     k, v = batch.k_memory, batch.v_memory
-    shape = (len(order), decode.KV_HEADS, batch.page * decode.DIM, TOKENS // batch.page)
+    floats = decode.KV_HEADS * batch.page * decode.DIM
+    shape = (len(order), floats, decode.BLOCKS // batch.page)
     pools = (k.ctypes.data, v.ctypes.data, order.ctypes.data)
     # The function keeps the array alive whose address it passes.
     return lambda order=order: read(*pools, *shape, *map(int, way), THREADS)
@@ -51,12 +54,12 @@ def one_pool(name: str, runs: int) -> None:
         jobs |= {way: timed(reader(batch, how)) for way, how in WAYS.items()}
         taken = interleave(jobs, Protocol(runs=runs))
     limit = taken["straight line"].map(lambda ms: total / ms / 1e6)
-    print(f"{name}\n  {'straight line':42} {limit.median:6.1f} GB/s")
+    print(f"{name}\n  {'straight line':48} {limit.median:6.1f} GB/s")
     for job in list(jobs)[1:]:
         size = batch.bytes_read if job == "the step" else total
         rate = taken[job].map(lambda ms, size=size: size / ms / 1e6)
         share = limit.times_faster_than(rate)
-        print(f"  {job:42} {rate.median:6.1f} GB/s  {share.median:5.2f}")
+        print(f"  {job:48} {rate.median:6.1f} GB/s  {share.median:5.2f}")
 
 
 def main(runs: int) -> None:

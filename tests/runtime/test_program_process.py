@@ -9,6 +9,8 @@ import pytest
 from tests.runtime.scripts import run_script
 
 INTERRUPT = """
+    # A process that was started in the background may have it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     program = make({work}, n={n}, num_threads={threads})
     checked(program)
 
