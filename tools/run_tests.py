@@ -1,6 +1,6 @@
-"""Runs the Python tests in two processes, which keeps two cores busy: those of the compiler and of
-random programs beside those that run programs. The output of the first is shown when both have
-ended."""
+"""Runs the Python tests in two processes, which keeps two cores busy: those of the compiler, of
+other targets and of random programs beside those that run programs. The output of the first is
+shown when both have ended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 COMPILER = (
+    "tests/backends",
     "tests/frontend",
     "tests/ir",
     "tests/kernels",

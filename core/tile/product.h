@@ -177,9 +177,9 @@ template <RunsOf Which, class A, class B, class Acc, std::size_t Count>
 PTOWSP_ONE_COPY void multiply_pages(std::array<Share<A, Acc>, Count>& shares, detail::Runs<B>& runs,
                                     const detail::Runs<B>& later, i64 b_row, i64 b_col,
                                     bool accumulate, std::byte* scratch) {
-  const auto multiply_some = [&](Share<A, Acc>& s, const detail::Runs<B>& some) {
+  const auto multiply_some = [&](Share<A, Acc>& s, const detail::Runs<B>& some, bool add) {
     multiply_runs<Which>(s.m, s.others, s.a, s.a_row, s.a_col, some, b_row, b_col, s.c, s.c_row,
-                         accumulate, scratch);
+                         accumulate || add, scratch);
     s.template pass<Which>(some.size);
   };
   const Order<Count, B> order(runs, later);
@@ -190,17 +190,30 @@ PTOWSP_ONE_COPY void multiply_pages(std::array<Share<A, Acc>, Count>& shares, de
   };
   if (Count == 1 || runs.count == 0) {
     for (i64 run = 0; run < runs.count; ++run) runs.run[run].ahead = ahead(run, 0);
-    for (Share<A, Acc>& each : shares) multiply_some(each, runs);
+    for (Share<A, Acc>& each : shares) multiply_some(each, runs, false);
     return;
   }
+  // Pieces are multiplied in parts that stay in the first cache, each while the next is asked for.
+  const i64 token = Which == RunsOf::kRows ? b_row : b_col;
+  const bool adjacent = token == shares[0].others;
+  const i64 part = adjacent ? kBytesAhead / std::max<i64>(row_bytes, 1) : 0;
+  const auto multiply_piece = [&](Share<A, Acc>& s, const detail::Run<B>& piece, bool add) {
+    const i64 most = std::max<i64>(part > 0 ? part : piece.size, 1);
+    for (i64 done = 0; done < piece.size; done += most) {
+      const i64 size = std::min(most, piece.size - done);
+      const bool last = done + size == piece.size;
+      const i64 behind = piece.ahead == 0 ? 0 : piece.ahead - done * row_bytes;
+      detail::Runs<B> one;
+      one.add({piece.x + done * token, size, last ? behind : size * row_bytes});
+      multiply_some(s, one, add || (done > 0 && Which == RunsOf::kRows));
+    }
+  };
   for (i64 run = 0; run < runs.count; ++run) {
     for (std::size_t share = 0; share < Count; ++share) {
-      detail::Runs<B> one;
-      one.add({runs.run[run].x + shares[share].offset, runs.run[run].size,
-               ahead(run, static_cast<i64>(share))});
-      multiply_some(shares[share], one);
+      const detail::Run<B> piece{runs.run[run].x + shares[share].offset, runs.run[run].size,
+                                 ahead(run, static_cast<i64>(share))};
+      multiply_piece(shares[share], piece, run > 0 && Which == RunsOf::kRows);
     }
-    accumulate = accumulate || Which == RunsOf::kRows;
   }
 }
 

@@ -80,6 +80,36 @@ def test_any_products(page: int) -> None:
         assert np.abs(found - wanted).max() <= near, seed
 
 
+# A kernel multiplies 8 KB of a page at a time where the tokens of a head lie next to each other.
+@pytest.mark.parametrize("by_head", [True, False])
+@pytest.mark.parametrize(("page", "begin"), [(64, 0), (40, 7), (100, 30)])
+def test_long_pages(page: int, begin: int, by_head: bool) -> None:
+    wide, tokens = 128, 70
+
+    @kernel
+    def both_heads(
+        q: In[Tile[4, wide, DType.F32]], k: In[PagedTensor], y: Out[Tile[8, wide, DType.F32]]
+    ):
+        keys = [pto.load(k[begin : begin + tokens, h, 0:wide]) for h in range(2)]
+        scores = [pto.matmul(q, each.T) for each in keys]
+        values = [pto.load(k[begin : begin + tokens, h, 0:wide]) for h in range(2)]
+        sums = [pto.matmul(score, each) for score, each in zip(scores, values, strict=True)]
+        for h, each in enumerate(sums):
+            pto.store(y[4 * h : 4 * h + 4, 0:wide], each)
+
+    count = -(-(begin + tokens) // page)
+    table = np.arange(count, dtype=np.int32)[None, ::-1].copy()
+    pool = numbers(count, 2, page, wide).swapaxes(1, 2)
+    pool = Tensor(data=pool if by_head else pool.copy())
+    found = [np.zeros((8, wide), np.float32) for _ in TARGETS]
+    for target, y in zip(TARGETS, found, strict=True):
+        k = PagedTensor(pool, table, page=page, name="k")
+        q = numbers(4, wide, seed=1)
+        given = {"q": q, "k": lambda k=k: k[0, 0 : begin + tokens], "y": y}
+        call(target, (both_heads, given))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-5 * np.abs(found[0]).max())
+
+
 def test_a_parameter_may_have_the_name_of_what_puts_them_together() -> None:
     @kernel
     def named(by: In[SQUARE], k: In[PagedTensor], y: Out[Tile[3 * SIZE, SIZE, DType.F32]]):
