@@ -109,9 +109,9 @@ fuzz: $(TOOLS)  ## fuzz each target in tests/fuzz for FUZZ_SECONDS (60)
 	@$(call cmake,fuzz,$(call clang,--fuzzer),-DPTOWSP_FUZZ=ON)
 	tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
 
-bench: $(INSTALLED)  ## run the benchmarks
+bench: $(INSTALLED) $(TORCH_ASKED)  ## run the benchmarks
 	$(PY) -m benchmarks.run
-bench-check: $(INSTALLED)  ## compare a benchmark run with benchmarks/bars.toml
+bench-check: $(INSTALLED) $(TORCH_ASKED)  ## compare a benchmark run with benchmarks/bars.toml
 	$(PY) -m benchmarks.check
 golden: $(INSTALLED)  ## rewrite the golden files from the current output
 	$(PY) -m pytest --update-golden

@@ -12,10 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bars, run
+from benchmarks import bars, report, run
 
 COLOURS = {
     bars.Verdict.AIM: "bold green",
@@ -48,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     for path in options.files or [run.main_to_file(rest)]:
         measured |= json.loads(path.read_text("utf-8"))
     outcomes = bars.check(bars.load(), measured)
-    console = Console()
+    console = report.console()
     console.print(table(outcomes))
     failed = sum(outcome.verdict.fails for outcome in outcomes)
     aims = sum(outcome.verdict is bars.Verdict.AIM for outcome in outcomes)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from benchmarks.context import Json
+
+_WIDE = 180  # columns of a file or a pipe, which have no width of their own
+
+
+def console() -> Console:
+    """Where tables go: as wide as the terminal, if it is one."""
+    shown = Console()
+    return shown if shown.is_terminal else Console(width=_WIDE)
 
 
 def machine(result: Json) -> Table:
@@ -209,8 +217,8 @@ def _kernels(result: Json) -> Table:
 def _llm(result: Json) -> Table:
     shown = _table(
         "paged decode, 64 ragged sequences",
-        *("pool", "ms", "GB/s", "of stream", "x torch", "errors", "bytes, most/mean"),
-        "first task, us",
+        *("pool", "ms", "GB/s", "of stream", "x torch", "errors"),
+        *("bytes, most/mean", "with stealing", "first task, us", "after a pause"),
     )
     for name, row in result["decode"].items():
         shown.add_row(
@@ -220,9 +228,10 @@ def _llm(result: Json) -> Table:
             _ratio(row["of_stream"]),
             _ratio(row.get("vs_torch")),
             ", ".join(f"{who} {error:.1e}" for who, error in row["errors"].items()),
-            f"{_ratio(row['unevenness'])}, {_ratio(row['unevenness_with_stealing'])} with stealing",
-            f"{row['first_task_of_next_step_us']['median']:.0f}, "
-            f"{row['first_task_after_pause_us']['median']:.0f} after a pause",
+            _ratio(row["unevenness"]),
+            _ratio(row["unevenness_with_stealing"]),
+            _ratio(row["first_task_of_next_step_us"]),
+            _ratio(row["first_task_after_pause_us"]),
         )
     return shown
 

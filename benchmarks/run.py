@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
-
 from benchmarks import report
 from benchmarks.context import ROOT, Bench, Json, calibrated, describe
 from benchmarks.host import measure as host
@@ -106,7 +104,7 @@ def main_to_file(arguments: list[str] | None) -> Path:
         "rivals_missing": missing,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    shown = Console()
+    shown = report.console()
     shown.print(report.machine(result))
     for name, measure in _sections(options).items():
         begin = time.perf_counter()

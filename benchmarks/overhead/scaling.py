@@ -12,9 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from benchmarks import report
 from benchmarks.context import ROOT, Bench, Json, calibrated, describe
 from benchmarks.overhead.contenders import compile_ours, our_job
 from benchmarks.overhead.workload import GRAPHS, PARALLEL
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    console = Console()
+    console = report.console()
     console.print(table(result["scaling"], counts))
     ceilings = ", ".join(f"{n}: {each:.2f}" for n, each in result["scaling_ceiling"].items())
     console.print(f"plain threads that share nothing: {ceilings}")
