@@ -492,7 +492,8 @@ void Issuer::number_take(u32 worker, Taken* out) {
 
 void Issuer::count_take(u32 worker, Taken* out) {
   number_take(worker, out);
-  ready_.store(ready_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  // Who sees it gone without the lock sees as well that this worker is up (Run::check_stuck).
+  ready_.store(ready_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   running_ += 1;
 }
 

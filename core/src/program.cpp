@@ -15,8 +15,12 @@ namespace ptowsp {
 // reading a few megabytes after it does not count.
 constexpr u64 kLongRun = 2'000'000;
 
+namespace {
+
 // Of all programs. Only a hint for workers that have nothing to do.
 std::atomic<u32> runs_at_work = 0;
+
+}  // namespace
 
 QueuedRun::~QueuedRun() {
   if (orphan) {
@@ -289,8 +293,8 @@ void Program::run_front(QueuedRun* run) {
       std::unique_lock lock(pool.mutex);
       pool.current = run->run.get();
       pool.epoch += 1;
+      pool.has_run = true;  // first, so that workers of this program never take it for another's
       runs_at_work += 1;
-      pool.has_run = true;
       pool.placement.enter(0, workers_);  // the caller's own thread stays where it is
     }
     run->run->work(0);
@@ -410,7 +414,7 @@ void Program::after_fork() {
   Pool* old = pool_.release();  // its threads and the state of its locks belong to the parent
   pool_ = std::make_unique<Pool>();
   pool_->trace_file = old->trace_file;
-  if (old->has_run && runs_at_work > 0) runs_at_work -= 1;
+  if (old->has_run.exchange(false)) runs_at_work -= 1;
   for (QueuedRun* run : old->queue) {
     run->run->abandon(Error::make(Status::INTERRUPTED,
                                   "the process was forked while this run was in flight; it goes on "

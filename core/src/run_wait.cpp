@@ -95,8 +95,8 @@ void Run::idle(u32 worker, u32* misses) {
   }
   const u32 nap = std::min((*misses - kSpins) / kSpinsAfterNap, kMostNaps - 1);
   const u64 ticket = lot_.prepare();
-  const u32 resting = resting_.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (resting == entered_.load(std::memory_order_acquire)) check_stuck(worker);
+  resting_.fetch_add(1, std::memory_order_acq_rel);
+  if (all_rest()) check_stuck(worker);
   if (stop_ || !nothing_ready() || has_own(worker)) {
     lot_.withdraw();
   } else {
@@ -111,10 +111,17 @@ void Run::idle(u32 worker, u32* misses) {
   resting_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
+bool Run::all_rest() const {
+  return resting_.load(std::memory_order_acquire) == entered_.load(std::memory_order_acquire);
+}
+
 // All workers that have come rest. If nothing is ready, and neither generation nor a policy that
-// holds tasks can go on, nothing ever will be. Who comes later has nothing to do either.
+// holds tasks can go on, nothing ever will be. Who comes later has nothing to do either. But who
+// comes, or wakes up, while this looks around may take the only task there is: then he does not
+// rest, or rests again and has ended one more.
 void Run::check_stuck(u32 worker) {
   if (!flow_->try_lock()) return;
+  const u64 done = total_done();
   flow_->collect();
   const auto steps = [&] { return flow_->made() + flow_->loads(); };
   const u64 before = steps();
@@ -124,7 +131,7 @@ void Run::check_stuck(u32 worker) {
                        (generated_all_ && total_done() == made_);
   if (!goes_on && issuer_ && (issuer_->waits_until() > 0 || issuer_->release(issue_time()))) {
     lot_.notify_all();
-  } else if (!goes_on) {
+  } else if (!goes_on && all_rest() && total_done() == done) {
     fail_now(stuck());
   }
   flow_->unlock();

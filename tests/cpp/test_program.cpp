@@ -439,6 +439,22 @@ TEST(a_deadlock_is_noticed_by_a_worker_that_never_called_others) {
   }
 }
 
+// One worker rests while the other one wakes up, takes the only task there is, and is not counted
+// as resting any more: whoever looks around at that moment sees nothing ready.
+TEST(workers_that_hand_over_to_each_other_are_not_stuck) {
+  const auto slow_add = [](const ptowsp_call* call, void* user) -> int32_t {
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::microseconds(20 + call->task_id * 37 % 100);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    return add_kernel(call, user);
+  };
+  Wavefront w({{Directive::DISPATCH, {number(DispatchPolicy::ROUND_ROBIN), 2}}});
+  Native native(&w.maker, 2, slow_add);
+  CHECK_EQ(native.run(w.bind(1, 5000)), 0);
+  CHECK(w.data == wavefront_result(1, 5000));
+}
+
 TEST(a_deadlock_names_the_resource_and_its_directive) {
   // Everything behind the second task of the first row waits for it, until the window is full.
   const Planted narrow{

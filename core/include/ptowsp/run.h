@@ -273,6 +273,7 @@ class Run {
   u64 total_done() const;
   bool nothing_ready();
   void idle(u32 worker, u32* misses);
+  bool all_rest() const;
   void check_stuck(u32 worker);
   Error stuck();
 
