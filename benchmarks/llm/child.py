@@ -75,17 +75,20 @@ def _steps(
     batch: decode.Batch, protocol: Protocol, workers: int, pause_s: float, *, stealing: bool = True
 ) -> tuple[Json, Json]:
     """How long after the call the first task starts, and the bytes of the busiest worker over the
-    mean, with other lengths at each call: one step right behind the other, as a server takes them,
-    or after a pause."""
+    mean, with sequences one token longer at each call: a step right behind another one, as a server
+    takes them, or after a pause."""
     first: list[float] = []
     uneven: list[float] = []
     work = decode.work(batch, workers, stealing=stealing)
     traced = work.task_graph(trace=TracePolicy.timestamps())
+    turns = protocol.warmup + protocol.runs
     with traced.compile(num_threads=workers) as program:
-        for turn in range(protocol.warmup + protocol.runs):
+        for turn in range(turns):
+            lens = batch.lens - (turns - turn)
             if pause_s > 0:
                 time.sleep(pause_s)
-            lens = batch.lens - turn % 2
+            else:  # looking at a trace takes longer than anything between two steps
+                program.execute(lens=lens - 1)
             begin = time.monotonic_ns()
             program.execute(lens=lens)
             if turn < protocol.warmup:

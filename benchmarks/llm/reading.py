@@ -17,6 +17,7 @@ from benchmarks.overhead.build import load
 from benchmarks.sampling import Protocol, interleave
 
 THREADS = 2
+KEYS_AT_A_TIME = 128  # of a sequence of middle length: `block` of workloads.Tier
 # Into which cache what comes next is asked for, 0 for none, and whether all is multiplied as often
 # as the step does.
 WAYS = {
@@ -40,7 +41,7 @@ def reader(batch: decode.Batch, way: tuple[int, bool]) -> Callable[[], object]:
     order = pages_in_order(batch)
     k, v = batch.k_memory, batch.v_memory
     floats = decode.KV_HEADS * batch.page * decode.DIM
-    shape = (len(order), floats, decode.BLOCKS // batch.page)
+    shape = (len(order), floats, max(1, KEYS_AT_A_TIME // batch.page))
     pools = (k.ctypes.data, v.ctypes.data, order.ctypes.data)
     # The function keeps the array alive whose address it passes.
     return lambda order=order: read(*pools, *shape, *map(int, way), THREADS)

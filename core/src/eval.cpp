@@ -73,8 +73,8 @@ i64 BoundArray::at(i64 i, i64 j) const {
 
 namespace {
 
-// The last values of an expression, by the indices that it hangs on. Several, since tasks of
-// several iterations may come in turns.
+// The last values of an expression, by the indices that it hangs on. Several, by the sum of these,
+// since tasks of iterations that follow each other may come in turns.
 struct KeptValue {
   u64 epoch = 0;  // of the binding; never 0
   i64 index[2] = {};

@@ -178,7 +178,8 @@ void PlanFacts::find_reads(const PlanView& plan) {
 }
 
 void PlanFacts::find_keeps(const PlanView& plan) {
-  constexpr u32 kCostly = 16;  // operations; to find a value again takes about as long as three
+  constexpr u32 kCostly = 16;  // operations
+  constexpr u32 kFound = 3;    // what finding a value again costs
   constexpr u32 kMostLevels = 2;
   constexpr u32 kMost = 64;
   constexpr u32 kDivision = 4;
@@ -215,6 +216,7 @@ void PlanFacts::find_keeps(const PlanView& plan) {
     }
     keeps_at[i] = static_cast<u32>(keeps.size());
     keeps.push_back(found);
+    cost[i] = kFound;  // for those that it stands in
   }
 }
 

@@ -1,6 +1,7 @@
 #include "ptowsp/program.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -321,12 +322,15 @@ void Program::worker_main(Pool* pool, u32 worker) {
   std::unique_lock lock(pool->mutex);
   // A thread that wakes up late still takes part in the run that waits for it.
   u64 seen = pool->epoch - (pool->current != nullptr ? 1 : 0);
+  bool was_awake = false;
   while (true) {
     pool->called.wait(lock, [&] { return pool->closing || pool->epoch != seen; });
     if (pool->epoch == seen) return;
     seen = pool->epoch;
     Run* run = pool->current;
+    const bool came_awake = std::exchange(was_awake, false);
     if (run == nullptr) continue;
+    if (came_awake) run->note_awake();
     pool->busy += 1;
     pool->placement.enter(worker, workers_);
     lock.unlock();
@@ -342,17 +346,19 @@ void Program::worker_main(Pool* pool, u32 worker) {
     if (!was_long || !has_room) continue;
     lock.unlock();
     stay_awake(*pool, worker, calls, clock);
+    was_awake = pool->calls.load(std::memory_order_relaxed) != calls;
     lock.lock();
   }
 }
 
 // Behind a run that has taken as long as `clock`, until somebody calls or an eighth of that time
-// is over, 10 ms at most: where one step follows the other, waking a thread takes longer than all
-// else that a start does, and whoever starts has to do it first. Not where a run of another program
-// could use the processor.
+// is over, half a millisecond at most: where one step follows the other, waking a thread takes
+// longer than all else that a start does, and whoever starts has to do it first. Longer would be at
+// the cost of what the caller does between steps on threads of its own, to which a system gives the
+// processor late. Not where a run of another program could use it.
 void Program::stay_awake(const Pool& pool, u32 worker, u64 calls, const Clock& clock) const {
   constexpr u64 kShare = 8;
-  constexpr u64 kLongest = 10'000'000;
+  constexpr u64 kLongest = 500'000;
   constexpr u32 kLooks = 64;  // before others may have the processor
   constexpr u32 kReader = 1;  // the worker that every program with workers has
   const u64 ended = clock.since();
@@ -361,7 +367,7 @@ void Program::stay_awake(const Pool& pool, u32 worker, u64 calls, const Clock& c
   const auto is_over = [&] {
     return is_called() || clock.since() >= until || runs_at_work > (pool.has_run ? 1u : 0u);
   };
-  if (worker == kReader) read_start_code(is_over);
+  if (worker == kReader) read_start_code(std::cref(is_over));
   while (!is_over()) {
     for (u32 i = 0; i < kLooks && !is_called(); ++i) pause_briefly();
     std::this_thread::yield();

@@ -247,6 +247,7 @@ ptowsp_stats Run::stats() const {
   out.workspace_bytes = plan_->workspace_bytes();
   out.elapsed_ns = elapsed_ns_;
   out.began_ns = clock_.began();
+  out.came_awake = came_awake_.load(std::memory_order_relaxed);
   if (flow_) {
     out.edges = flow_->edges();
     out.phases = flow_->phases();

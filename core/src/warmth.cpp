@@ -4,7 +4,6 @@
 #include <link.h>
 #endif
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -44,39 +43,28 @@ Code code_at(std::uintptr_t address) {
   return looked.code;
 }
 
-// Read without a lock, which nobody would open in the child of a fork.
-struct Libraries {
-  static constexpr std::size_t kMost = 4;
-  // Of more, nobody knows which part a start needs.
-  static constexpr std::size_t kMostBytes = std::size_t{8} << 20;
-  std::array<Code, kMost> code;
-  std::array<std::atomic<bool>, kMost> is_known{};
-  std::atomic<std::size_t> taken = 0;
+// Of more, nobody knows which part a start needs.
+constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
-  Libraries() { add(reinterpret_cast<std::uintptr_t>(&read_start_code)); }
-  void add(std::uintptr_t address) {
-    const Code found = code_at(address);
-    if (found.empty() || found.size() > kMostBytes || has(found)) return;
-    const std::size_t i = taken.fetch_add(1);
-    if (i >= kMost) return;
-    code[i] = found;
-    is_known[i].store(true, std::memory_order_release);
-  }
-  bool has(Code found) const {
-    for (std::size_t i = 0; i < kMost; ++i) {
-      if (is_known[i].load(std::memory_order_acquire) && code[i].data() == found.data()) {
-        return true;
-      }
-    }
-    return false;
-  }
-};
-Libraries libraries;
+Code small_code_at(std::uintptr_t address) {
+  const Code found = code_at(address);
+  return found.size() > kMostBytes ? Code() : found;
+}
+
+const Code own = small_code_at(reinterpret_cast<std::uintptr_t>(&read_start_code));
+// Written once, and then read without a lock, which nobody would open in the child of a fork.
+Code callers;
+std::atomic<bool> is_callers_known = false;
 
 }  // namespace
 
 void starts_through(const void* address) {
-  libraries.add(reinterpret_cast<std::uintptr_t>(address));
+  static std::atomic<bool> is_told = false;
+  if (is_told.exchange(true)) return;
+  const Code found = small_code_at(reinterpret_cast<std::uintptr_t>(address));
+  if (found.empty() || found.data() == own.data()) return;
+  callers = found;
+  is_callers_known.store(true, std::memory_order_release);
 }
 
 // Constants may lie beside code, with what AddressSanitizer puts around them.
@@ -84,13 +72,12 @@ void starts_through(const void* address) {
 std::size_t read_start_code(const std::function<bool()>& is_over) {
   constexpr std::size_t kLine = 64;
   constexpr std::size_t kPage = 4096;
-  const Libraries& all = libraries;
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < Libraries::kMost; ++i) {
-    if (!all.is_known[i].load(std::memory_order_acquire)) continue;
-    for (std::size_t at = 0; at < all.code[i].size(); at += kLine) {
+  const Code known[] = {own, is_callers_known.load(std::memory_order_acquire) ? callers : Code()};
+  for (const Code& code : known) {
+    for (std::size_t at = 0; at < code.size(); at += kLine) {
       if (at % kPage == 0 && is_over()) return bytes;
-      static_cast<void>(*static_cast<const volatile std::byte*>(all.code[i].data() + at));
+      static_cast<void>(*static_cast<const volatile std::byte*>(code.data() + at));
       bytes += kLine;
     }
   }

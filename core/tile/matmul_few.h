@@ -1,8 +1,8 @@
 // Products with few rows: b is read where it lies.
 //
-//   small b       its rows are walked once or twice for all rows of c, whose sums are
-//                 in registers; what is read next is asked for meanwhile. Sums go on where those of
-//                 c end, so a product in parts adds the same numbers in the same order as in one.
+//   small b       its rows are walked for a few rows of c at a time, whose sums are in registers,
+//                 while what is read next is asked for. Sums go on where those of c end, so a
+//                 product in parts adds the same numbers in the same order as in one.
 //   rows of b     of a large b long stretches are read, into sums in the first cache
 #pragma once
 
@@ -88,9 +88,9 @@ inline void multiply_few_rows(i64 k, Sliver<A> a, Sliver<B> b, Target<E> to, E* 
 // Bytes of b that stay in the second cache, beside what is asked for next.
 inline constexpr i64 kSmallBytes = i64{1} << 16;
 
-// Rows of b are walked kWalks times for all rows of c. Each time a part of those that lie `ahead`
-// is asked for, whole ones in their order, as memory likes it, and one in as many steps, since many
-// lines asked for at once wait for each other.
+// Each of the first kWalks walks over the rows of b asks for its part of those that lie `ahead`:
+// whole ones in their order, as memory likes it, and one in as many steps, since many lines asked
+// for at once wait for each other.
 template <int kElements, int kWalks, class B>
 class Asking {
  public:

@@ -111,7 +111,7 @@ inline constexpr RunsOf kRunsOf<PagedColumns<T, Rank>> = RunsOf::kColumns;
 // of c; `others` is how many there are of the other kind. `offset` is how many elements its b lies
 // behind that of the first product.
 template <class A, class Acc>
-struct Share {
+struct Factors {
   i64 m, tokens, others;
   const A* a;
   i64 a_row, a_col;
@@ -129,7 +129,7 @@ struct Share {
   }
 };
 template <bool Accumulate, class D, class A, class B>
-PTOWSP_TILE auto share_of(const Product<D, A, B>& product, i64 first) {
+PTOWSP_TILE auto factors_of(const Product<D, A, B>& product, i64 first) {
   auto& [d, a, b] = product;
   const auto& window = window_of(b);
   constexpr bool kRows = kRunsOf<B> == RunsOf::kRows;
@@ -137,7 +137,7 @@ PTOWSP_TILE auto share_of(const Product<D, A, B>& product, i64 first) {
   d.rows = Accumulate ? least(d.rows, a.rows) : a.rows;
   d.cols = Accumulate ? least(d.cols, cols) : cols;
   const i64 inner = least(a.cols, kRows ? window.rows : window.cols);
-  return Share<std::remove_cvref_t<decltype(*a.data)>, std::remove_cvref_t<decltype(*d.data)>>{
+  return Factors<std::remove_cvref_t<decltype(*a.data)>, std::remove_cvref_t<decltype(*d.data)>>{
       d.rows, kRows ? inner : d.cols, kRows ? d.cols : inner, a.data, a.row_stride, a.col_stride,
       d.data, d.row_stride,           window.offset - first};
 }
@@ -146,19 +146,19 @@ PTOWSP_TILE auto share_of(const Product<D, A, B>& product, i64 first) {
 // cache has room for.
 inline constexpr i64 kBytesAhead = i64{1} << 13;
 
-// The pieces of all shares, page by page, those of `later` behind those of `now`.
+// The pieces of all products, page by page, those of `later` behind those of `now`.
 template <std::size_t Count, class B>
 class Order {
  public:
   Order(const detail::Runs<B>& now, const detail::Runs<B>& later) : now_(now), later_(later) {}
   // How many bytes a piece lies behind another one, so many pieces before it; 0 if it is not known.
-  template <class Shares>
-  i64 ahead(const Shares& shares, i64 run, i64 share, i64 pieces) const {
-    const i64 number = run * kCount + share + pieces;
+  template <class All>
+  i64 ahead(const All& factors, i64 run, i64 one, i64 pieces) const {
+    const i64 number = run * kCount + one + pieces;
     const B* x = begin(number / kCount);
     if (x == nullptr) return 0;
-    const i64 elements = shares[static_cast<std::size_t>(number % kCount)].offset -
-                         shares[static_cast<std::size_t>(share)].offset;
+    const i64 elements = factors[static_cast<std::size_t>(number % kCount)].offset -
+                         factors[static_cast<std::size_t>(one)].offset;
     const auto place = [](const B* at) { return reinterpret_cast<std::uintptr_t>(at); };
     return static_cast<i64>(place(x) - place(now_.run[run].x)) + elements * i64{sizeof(B)};
   }
@@ -174,45 +174,48 @@ class Order {
 };
 
 template <RunsOf Which, class A, class B, class Acc, std::size_t Count>
-PTOWSP_ONE_COPY void multiply_pages(std::array<Share<A, Acc>, Count>& shares, detail::Runs<B>& runs,
-                                    const detail::Runs<B>& later, i64 b_row, i64 b_col,
-                                    bool accumulate, std::byte* scratch) {
-  const auto multiply_some = [&](Share<A, Acc>& s, const detail::Runs<B>& some, bool add) {
+PTOWSP_ONE_COPY void multiply_pages(std::array<Factors<A, Acc>, Count>& factors,
+                                    detail::Runs<B>& runs, const detail::Runs<B>& later, i64 b_row,
+                                    i64 b_col, bool accumulate, std::byte* scratch) {
+  const auto multiply_some = [&](Factors<A, Acc>& s, const detail::Runs<B>& some, bool add) {
     multiply_runs<Which>(s.m, s.others, s.a, s.a_row, s.a_col, some, b_row, b_col, s.c, s.c_row,
                          accumulate || add, scratch);
     s.template pass<Which>(some.size);
   };
   const Order<Count, B> order(runs, later);
-  const i64 row_bytes = shares[0].others * i64{sizeof(B)};
-  const auto ahead = [&](i64 run, i64 share) {
+  const i64 row_bytes = factors[0].others * i64{sizeof(B)};
+  const auto ahead = [&](i64 run, i64 one) {
     const i64 bytes = std::max<i64>(runs.run[run].size * row_bytes, 1);
-    return order.ahead(shares, run, share, std::max<i64>(kBytesAhead / bytes, 1));
+    return order.ahead(factors, run, one, std::max<i64>(kBytesAhead / bytes, 1));
   };
-  if (Count == 1 || runs.count == 0) {
+  // One product of a b that is small, or of columns, adds in the same order at once as in parts.
+  const bool is_small = Which == RunsOf::kColumns || runs.size * row_bytes <= detail::kSmallBytes;
+  if ((Count == 1 && is_small) || runs.count == 0) {
     for (i64 run = 0; run < runs.count; ++run) runs.run[run].ahead = ahead(run, 0);
-    for (Share<A, Acc>& each : shares) multiply_some(each, runs, false);
+    for (Factors<A, Acc>& each : factors) multiply_some(each, runs, false);
     return;
   }
-  // Pieces are multiplied in parts that stay in the first cache, each while the next is asked for.
+  // Pieces are multiplied in parts, each while the next is asked for: such that stay in the first
+  // cache where tokens are adjacent, and otherwise in the second one.
   const i64 token = Which == RunsOf::kRows ? b_row : b_col;
-  const bool adjacent = token == shares[0].others;
-  const i64 part = adjacent ? kBytesAhead / std::max<i64>(row_bytes, 1) : 0;
-  const auto multiply_piece = [&](Share<A, Acc>& s, const detail::Run<B>& piece, bool add) {
-    const i64 most = std::max<i64>(part > 0 ? part : piece.size, 1);
+  const i64 token_bytes = token * i64{sizeof(B)};
+  const i64 part_bytes = token == factors[0].others ? kBytesAhead : detail::kSmallBytes;
+  const i64 most = std::max<i64>(part_bytes / std::max<i64>(row_bytes, 1), 1);
+  const auto multiply_piece = [&](Factors<A, Acc>& s, const detail::Run<B>& piece, bool add) {
     for (i64 done = 0; done < piece.size; done += most) {
       const i64 size = std::min(most, piece.size - done);
       const bool last = done + size == piece.size;
-      const i64 behind = piece.ahead == 0 ? 0 : piece.ahead - done * row_bytes;
+      const i64 behind = piece.ahead == 0 ? 0 : piece.ahead - done * token_bytes;
       detail::Runs<B> one;
-      one.add({piece.x + done * token, size, last ? behind : size * row_bytes});
+      one.add({piece.x + done * token, size, last ? behind : size * token_bytes});
       multiply_some(s, one, add || (done > 0 && Which == RunsOf::kRows));
     }
   };
   for (i64 run = 0; run < runs.count; ++run) {
-    for (std::size_t share = 0; share < Count; ++share) {
-      const detail::Run<B> piece{runs.run[run].x + shares[share].offset, runs.run[run].size,
-                                 ahead(run, static_cast<i64>(share))};
-      multiply_piece(shares[share], piece, run > 0 && Which == RunsOf::kRows);
+    for (std::size_t i = 0; i < Count; ++i) {
+      const detail::Run<B> piece{runs.run[run].x + factors[i].offset, runs.run[run].size,
+                                 ahead(run, static_cast<i64>(i))};
+      multiply_piece(factors[i], piece, run > 0 && Which == RunsOf::kRows);
     }
   }
 }
@@ -224,11 +227,11 @@ PTOWSP_TILE void products(std::byte* scratch, const Next& next, const First& fir
   const auto& window = window_of(first.b);
   constexpr RunsOf kWhich = kRunsOf<std::remove_cvref_t<decltype(first.b)>>;
   constexpr bool kRows = kWhich == RunsOf::kRows;
-  std::array shares{share_of<Accumulate>(first, window.offset),
-                    share_of<Accumulate>(more, window.offset)...};
-  const i64 tokens = shares[0].tokens;
+  std::array factors{factors_of<Accumulate>(first, window.offset),
+                     factors_of<Accumulate>(more, window.offset)...};
+  const i64 tokens = factors[0].tokens;
   if constexpr (sizeof...(More) > 0) {
-    if (std::any_of(shares.begin(), shares.end(), [&](auto& s) { return s.tokens != tokens; })) {
+    if (std::any_of(factors.begin(), factors.end(), [&](auto& s) { return s.tokens != tokens; })) {
       products<Accumulate>(scratch, next, first);
       (products<Accumulate>(scratch, next, more), ...);
       return;
@@ -237,20 +240,16 @@ PTOWSP_TILE void products(std::byte* scratch, const Next& next, const First& fir
   Pieces pieces(window, tokens);
   auto behind = pieces_behind(pieces, next);
   auto runs = take_runs(pieces);
-  i64 done = 0;
-  do {
+  const i64 stride = window.view.stride(0);
+  for (bool accumulate = Accumulate;; accumulate = Accumulate || kRows) {
     auto later = take_runs(pieces);
-    const i64 size = runs.size;
     const bool last = later.size == 0;
     if (last) later = take_runs(behind);
-    const i64 stride = window.view.stride(0);
-    multiply_pages<kWhich>(shares, runs, later, kRows ? stride : window.col_stride,
-                           kRows ? window.col_stride : stride, Accumulate || (kRows && done > 0),
-                           scratch);
+    multiply_pages<kWhich>(factors, runs, later, kRows ? stride : window.col_stride,
+                           kRows ? window.col_stride : stride, accumulate, scratch);
     if (last) return;
-    done += size;
     runs = later;
-  } while (done < tokens);
+  }
 }
 
 template <class D, class A, class T, int Rank, class Next>

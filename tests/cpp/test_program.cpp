@@ -152,16 +152,38 @@ TEST(several_programs_at_once) {
   for (std::thread& t : threads) t.join();
 }
 
+namespace {
+
+int32_t add_slowly(const ptowsp_call* call, void* user) {
+  std::this_thread::sleep_for(std::chrono::microseconds(200));
+  return add_kernel(call, user);
+}
+
+}  // namespace
+
+TEST(workers_come_awake_behind_a_long_run_and_not_after_a_pause) {
+  if (std::thread::hardware_concurrency() < 2) return;
+  Wavefront w;
+  Native native(&w.maker, 2, add_slowly);
+  ptowsp_stats stats{};
+  CHECK_EQ(native.run(w.bind(8, 8), &stats), 0);
+  CHECK_EQ(stats.came_awake, 0u);
+  // The caller may be kept from calling at once, but not always.
+  for (int i = 0; i < 100 && stats.came_awake == 0; ++i) {
+    CHECK_EQ(native.run(w.bind(8, 8), &stats), 0);
+  }
+  CHECK_EQ(stats.came_awake, 1u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_EQ(native.run(w.bind(8, 8), &stats), 0);
+  CHECK_EQ(stats.came_awake, 0u);
+}
+
 // Behind a long run workers stay awake for a while: the next one, or the end, comes meanwhile or
 // after it.
 TEST(long_runs_one_behind_the_other) {
-  const auto slow_add = [](const ptowsp_call* call, void* user) -> int32_t {
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-    return add_kernel(call, user);
-  };
   for (const u32 workers : {2u, 3u}) {
     Wavefront w;
-    Native native(&w.maker, workers, slow_add);
+    Native native(&w.maker, workers, add_slowly);
     for (const int pause_us : {0, 0, 50, 3000, 0}) {
       CHECK_EQ(native.run(w.bind(8, 8)), 0);
       CHECK(w.data == wavefront_result(8, 8));
@@ -443,8 +465,8 @@ TEST(a_deadlock_is_noticed_by_a_worker_that_never_called_others) {
 // as resting any more: whoever looks around at that moment sees nothing ready.
 TEST(workers_that_hand_over_to_each_other_are_not_stuck) {
   const auto slow_add = [](const ptowsp_call* call, void* user) -> int32_t {
-    const auto end = std::chrono::steady_clock::now() +
-                     std::chrono::microseconds(20 + call->task_id * 37 % 100);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::microseconds(20 + call->task_id * 37 % 100);
     while (std::chrono::steady_clock::now() < end) {
     }
     return add_kernel(call, user);

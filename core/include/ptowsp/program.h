@@ -94,7 +94,7 @@ class Program {
     Placement placement;
     bool closing = false;
     std::atomic<bool> has_run = false;  // one is at work
-    // Counts what `called` is told. Workers that stay awake look at nothing else, all the time.
+    // Counts what `called` is told. What workers that stay awake look at most of the time.
     alignas(64) std::atomic<u64> calls = 0;
 
     void call() {

@@ -84,6 +84,8 @@ class Run {
   std::unique_ptr<TraceMemory> take_trace() { return std::move(trace_); }
   // Takes part until the run is over.
   void work(u32 worker);
+  // A worker comes that did not have to be woken.
+  void note_awake() { came_awake_.fetch_add(1, std::memory_order_relaxed); }
   void cancel();
   // Ends a run that never began or whose threads are gone.
   void abandon(Error error) {
@@ -376,11 +378,12 @@ class Run {
   std::atomic<u64> made_{0};     // tasks generated so far
   std::atomic<u32> entered_{0};  // workers that have come
   std::atomic<u32> resting_{0};  // those of them that found nothing to do
-  u64* ready_ticks_ = nullptr;   // by slot, if traced: when the task became ready
-  std::vector<u32> held_;        // token holder: ready tasks that the start policy holds
-  std::vector<u64> share_;       // token holder: tasks by worker at the last look
-  bool serial_ = false;          // token holder: tasks run one after the other anyway
-  u64 window_stalls_ = 0;        // token holder
+  std::atomic<u32> came_awake_{0};
+  u64* ready_ticks_ = nullptr;  // by slot, if traced: when the task became ready
+  std::vector<u32> held_;       // token holder: ready tasks that the start policy holds
+  std::vector<u64> share_;      // token holder: tasks by worker at the last look
+  bool serial_ = false;         // token holder: tasks run one after the other anyway
+  u64 window_stalls_ = 0;       // token holder
   u64 window_stall_ns_ = 0;
   u64 stall_since_ = 0;
   // Why generation stands still, how often and how long.

@@ -12,7 +12,8 @@
 namespace ptowsp {
 
 // Runs start through the library that holds this address as well as through our own: that of an
-// interpreter, say, which is never unloaded. One of more than a few megabytes is left alone.
+// interpreter, say, which is never unloaded. The first one counts, unless it has more than a few
+// megabytes.
 void starts_through(const void* address);
 
 // Reads the code of these libraries until `is_over`, which is asked once a page. Gives the bytes

@@ -47,6 +47,7 @@ class Stats:
     channel_full: int = 0
     channel_high: int = 0
     began_ns: int = 0
+    came_awake: int = 0
     workers: int = 1
     worker_tasks: tuple[int, ...] = ()
 
