@@ -127,16 +127,21 @@ def _sparse_generation(bench: Bench) -> Json:
 def _descriptors(bench: Bench) -> Json:
     """Descriptors of ragged decode as an array, few enough for memory that is there already."""
     bench.say("descriptors")
-    with make_decode(max(4, round(32 * min(1.0, bench.protocol.scale)))).compile(
-        num_threads=1
-    ) as program:
-        found = program.descriptors()
-        taken = interleave({"rows": lambda: _timed(program.descriptors)}, bench.protocol)["rows"]
-    return {
-        "tasks": len(found),
-        "bytes": found.dtype.itemsize,
-        "million_per_s": taken.map(lambda ns: len(found) / ns * 1e3).to_json(),
-    }
+    sequences = max(4, round(32 * min(1.0, bench.protocol.scale)))
+    result: Json = {}
+    for name, constrained in (("tiers", False), ("constraint", True)):
+        work = make_decode(sequences, constrained=constrained)
+        with work.compile(num_threads=1) as program:
+            rows = program.descriptors()
+            count = len(rows)
+            job = {name: lambda program=program: _timed(program.descriptors)}
+            taken = interleave(job, bench.protocol)[name]
+        result[name] = {
+            "tasks": count,
+            "bytes": rows.dtype.itemsize,
+            "million_per_s": taken.map(lambda ns, n=count: n / ns * 1e3).to_json(),
+        }
+    return result
 
 
 def _execute(bench: Bench) -> Json:

@@ -20,8 +20,13 @@ from pto_wsp import (
     Sparse,
     Tensor,
     Workload,
+    Workspace,
     axis,
+    default,
     kernel,
+    select_tier,
+    tier,
+    tiers,
     workload,
 )
 
@@ -123,24 +128,51 @@ def stamps(n, at):
         stamp[i](at=at[i])
 
 
-decode = Space(
-    "decode", batch=axis(0, "batch_size"), kv=axis(0, DYNAMIC, tile=AUTO), head=axis(0, 32)
+@kernel(cpp_src="y[0] = x[0];")
+def short_sum(x: In[Tensor], y: Out[Tensor]): ...
+
+
+@kernel(cpp_src="workspace[0] = x[0]; y[0] = workspace[0];")
+def long_sum(x: In[Tensor], y: Out[Tensor], workspace: Out[Tensor]): ...
+
+
+by_length = tiers(
+    "by_length",
+    tier(lambda n: n <= 2048, short_sum),
+    tier(lambda n: n <= 8192, long_sum, Workspace((16,))),
+    tier(lambda n: n <= 65536, long_sum, Workspace((64,))),
+    default(long_sum, Workspace((128,))),
 )
+AXES = {"batch": axis(0, "batch_size"), "kv": axis(0, DYNAMIC, tile=AUTO), "head": axis(0, 32)}
+decode = Space("decode", **AXES)
+masked = Space("masked", where=lambda head: head < 31, **AXES)
+
+
+def _chunks(s, select, x, y, lens, blocks):
+    s.kv.fit(blocks, lens, s.batch.end, least=64)
+    for b in P(s.batch):
+        kernel = select(lens[b])
+        for c in P(s.kv(lens[b])):
+            for h in P(s.head):
+                bounds = {"start": c.start, "stop": c.stop}
+                s.emit(kernel, x[h : h + 1], y[b, c, h : h + 1], fields=bounds)
 
 
 @decode.generator
 def decode_chunks(s, x, y, lens, blocks):
-    s.kv.fit(blocks, lens, s.batch.end, least=64)
-    for b in P(s.batch):
-        for c in P(s.kv(lens[b])):
-            for h in P(s.head):
-                bounds = {"start": c.start, "stop": c.stop}
-                s.emit(scaled, x[h : h + 1], x[h : h + 1], y[b, c, h : h + 1], h, fields=bounds)
+    _chunks(s, lambda n: select_tier(by_length, n), x, y, lens, blocks)
 
 
-def make_decode(sequences: int) -> Workload:
-    """Ragged decode of so many sequences: about 6,000 descriptors each."""
-    lens = np.random.default_rng(0).integers(8000, 16000, sequences)
+@masked.generator
+def masked_chunks(s, x, y, lens, blocks):
+    _chunks(s, lambda n: short_sum, x, y, lens, blocks)
+
+
+def make_decode(sequences: int, *, constrained: bool = False) -> Workload:
+    """Ragged decode of so many sequences: about 6,000 descriptors each, of tiers with workspaces or
+    under a constraint that is asked for each of them."""
+    lens = np.random.default_rng(0).integers(1000, 16000, sequences)
     out = np.empty((sequences, 256, 32), np.float32)
     x, y = Tensor(data=np.zeros(32, np.float32)), Tensor(data=out)
-    return decode_chunks(x, y, lens, Scalar(256 * sequences), batch_size=sequences)
+    make = masked_chunks if constrained else decode_chunks
+    return make(x, y, lens, Scalar(200 * sequences), batch_size=sequences)

@@ -119,6 +119,7 @@ bool Binder::prepare_access(u32 access) {
 }
 
 void Binder::find_leaves() {
+  for (u32 i = 0; i < out_.loops_.size(); ++i) out_.loops_[i].alike = out_.facts_->alike[i] != 0;
   for (u32 pc = 0; pc + 2 < out_.code_.size(); ++pc) {
     const auto op = static_cast<Op>(out_.code_[pc].opcode);
     if (op != Op::PARALLEL_FOR && op != Op::FOR_EACH) continue;

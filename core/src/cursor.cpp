@@ -117,6 +117,47 @@ Event Cursor::take_copy(const BoundPlan& plan, u32 alloc, bool* quiet, Error* er
   return Event::Done;
 }
 
+// Calls fn(ALLOC) for the temporaries of an iteration that goes alike, up to the task.
+template <class Fn>
+void Cursor::each_alloc(const BoundPlan& plan, u32 frame, Fn fn) const {
+  const std::vector<Instr>& code = plan.code();
+  for (u32 d = frame; d < depth; ++d) {
+    const auto opener = static_cast<Op>(code[frames[d].pc].opcode);
+    u32 at = frames[d].pc + (opener == Op::COND ? 2 : 1);
+    for (; static_cast<Op>(code[at].opcode) == Op::ALLOC; ++at) fn(code[at].operand1);
+  }
+}
+
+u32 Cursor::alike_frame(const BoundPlan& plan) const {
+  const std::vector<Instr>& code = plan.code();
+  for (u32 d = depth; d-- > 0;) {
+    const Instr opener = code[frames[d].pc];
+    const auto op = static_cast<Op>(opener.opcode);
+    if (op == Op::COND || op == Op::ELSE) continue;
+    const bool is_loop = op == Op::PARALLEL_FOR || op == Op::FOR_EACH;
+    if (!is_loop || !plan.loop(opener.operand1).alike) return kNone;
+    // Who drains, or shares copies with others, takes each of them by itself.
+    bool takes_each = false;
+    if (copy == kNone && (drains != 0 || copy_step != 1 || first_copy != 0)) {
+      each_alloc(plan, d, [&](u32) { takes_each = true; });
+    }
+    return takes_each ? kNone : d;
+  }
+  return kNone;
+}
+
+void Cursor::alike_skip(const BoundPlan& plan, u32 frame, i64 count) {
+  frames[frame].index += count - 1;
+  vars[level - 1] = frames[frame].index;
+  next_task += static_cast<u64>(count) - 1;
+  task_id = next_task - 1;
+  if (copy != kNone) return;
+  each_alloc(plan, frame, [&](u32 alloc) {
+    i64& mine = vars[plan.copy_variable(alloc)];
+    mine = (mine + count - 1) % plan.alloc(alloc).copies;
+  });
+}
+
 Event Cursor::enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error* error) {
   const BoundLoop& loop = plan.loop(instr.operand1);
   i64 start = 0;

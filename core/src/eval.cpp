@@ -112,7 +112,7 @@ void BoundPlan::forget_values() {
 bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error) const {
   switch (static_cast<ExprOp>(e.op)) {
     case ExprOp::CONST:
-      *out = static_cast<i64>(static_cast<u64>(e.a) | (static_cast<u64>(e.b) << 32));
+      *out = constant_of(e);
       return true;
     case ExprOp::LOOPVAR:
       *out = env.vars[e.arg];
@@ -164,9 +164,23 @@ bool BoundPlan::eval_expr(const Expr& e, const Env& env, i64* out, Error* error)
 }
 
 bool BoundPlan::eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const {
+  // Most operands are numbers and loop variables, for which a call costs more than they do.
+  const auto eval_operand = [&](u32 node, i64* value) __attribute__((always_inline)) {
+    const Expr operand = plan_->expr(node);
+    switch (static_cast<ExprOp>(operand.op)) {
+      case ExprOp::CONST:
+        *value = constant_of(operand);
+        return true;
+      case ExprOp::LOOPVAR:
+        *value = env.vars[operand.arg];
+        return true;
+      default:
+        return eval_node(node, env, value, error);
+    }
+  };
   i64 a = 0;
   i64 b = 0;
-  if (!eval_node(e.a, env, &a, error) || !eval_node(e.b, env, &b, error)) return false;
+  if (!eval_operand(e.a, &a) || !eval_operand(e.b, &b)) return false;
   return apply(static_cast<ExprOp>(e.op), a, b, out, error);
 }
 

@@ -124,12 +124,11 @@ bool Generator::run(ptowsp_interrupt_fn interrupt, void* user, Error* error) {
     }
     if (event != Event::Task) continue;
     const BoundSite& site = plan_.sites()[walk_.cursor().site];
-    const u32 opener =
-        walk_.cursor().depth > 0 ? walk_.cursor().frames[walk_.cursor().depth - 1].pc : 0;
-    if (formed_[walk_.cursor().site] != 0 && walk_.cursor().depth > 0 &&
-        plan_.is_leaf(opener, walk_.cursor().site)) {
-      leaf_tasks(walk_.most(std::min(walk_.cursor().leaf_left(), kMostAtOnce)));
-    } else if (formed_[walk_.cursor().site] != 0) {
+    const bool formed = formed_[walk_.cursor().site] != 0;
+    const u32 frame = formed ? walk_.cursor().alike_frame(plan_) : kNone;
+    if (frame != kNone) {
+      tasks_alike(frame, walk_.most(std::min(walk_.cursor().alike_left(frame), kMostAtOnce)));
+    } else if (formed) {
       formed_task(site);
       walk_.made(1);
     } else if (!one_task(error)) {
@@ -159,8 +158,8 @@ bool Generator::one_task(Error* error) {
   return plan_.hash_task(walk_.cursor().site, walk_.cursor().vars, regions_.data(), &hash_, error);
 }
 
-// `count` tasks of the leaf loop in which the cursor stands.
-void Generator::leaf_tasks(i64 count) {
+// The task at which the cursor stands and those behind it, which go as it does.
+void Generator::tasks_alike(u32 frame, i64 count) {
   const BoundSite& site = plan_.sites()[walk_.cursor().site];
   const HashForm& form = forms_[walk_.cursor().site];
   const u32 inner = site.level - 1;
@@ -188,7 +187,7 @@ void Generator::leaf_tasks(i64 count) {
     for (u32 p = 0; p < site.num_accesses; ++p) *out++ = first[p];
     hash_.add(sum);
   }
-  walk_.cursor().leaf_skip(count);
+  walk_.cursor().alike_skip(plan_, frame, count);
   walk_.made(count);
 }
 

@@ -46,7 +46,7 @@ Keys::Line Keys::find_line(u32 node, u32 site) const {
   Line out;
   switch (op_of(e)) {
     case ExprOp::CONST:
-      out.base = static_cast<i64>(static_cast<u64>(e.a) | static_cast<u64>(e.b) << 32);
+      out.base = constant_of(e);
       out.level = is_small(out.base) ? kNone : kNoLine;
       return out;
     case ExprOp::TASK_SITE:
@@ -112,7 +112,7 @@ bool Keys::compute(u32 node, u32 site, const i64* vars, u64 ordinal, i64* out, E
   const Expr& e = nodes_[node];
   switch (op_of(e)) {
     case ExprOp::CONST:
-      *out = static_cast<i64>(static_cast<u64>(e.a) | static_cast<u64>(e.b) << 32);
+      *out = constant_of(e);
       return true;
     case ExprOp::TASK_AXIS:
       if (level(node, site) == kNone) return value(e.b, site, vars, ordinal, out, error);

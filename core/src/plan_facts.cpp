@@ -79,6 +79,7 @@ PlanFacts::PlanFacts(const PlanView& plan) {
   read_code(plan);
   find_reads(plan);
   find_keeps(plan);
+  find_alike(plan);
   tensor_of.assign(plan.count(Section::SYMBOL), kNone);
   for (u32 t = 0; t < plan.count(Section::TENSOR); ++t) {
     const u32 symbol = plan.get<Section::TENSOR>(t).symbol;
@@ -185,7 +186,7 @@ void PlanFacts::find_keeps(const PlanView& plan) {
   constexpr u32 kDivision = 4;
   const u32 nodes = plan.count(Section::EXPR);
   std::vector<u32> cost(nodes, 0);
-  std::vector<u32> levels(nodes, 0);
+  loops_in.assign(nodes, 0);
   // Whoever stands in one other expression only is kept with that.
   const std::vector<u8> named = find_named(plan);
   std::vector<u32> users(nodes, 0);
@@ -198,26 +199,89 @@ void PlanFacts::find_keeps(const PlanView& plan) {
   for (u32 i = 0; i < nodes; ++i) {
     const Expr e = plan.expr(i);
     const auto op = static_cast<ExprOp>(e.op);
-    if (op == ExprOp::LOOPVAR) levels[i] = 1u << e.arg;
+    if (op == ExprOp::LOOPVAR) loops_in[i] = 1u << e.arg;
+    for (const u32 operand : operands_of(e)) {
+      if (operand != kNone) loops_in[i] |= loops_in[operand];
+    }
     if (open[i] == 0) continue;  // one value in a run
     cost[i] = op == ExprOp::FLOORDIV || op == ExprOp::MOD ? kDivision : 1;
     for (const u32 operand : operands_of(e)) {
       if (operand == kNone) continue;
-      levels[i] |= levels[operand];
       cost[i] = std::min(cost[i] + cost[operand], 1u << 16);
     }
     const bool fixed = open[i] == kVaries && (registers_in.empty() || registers_in[i] == 0);
-    const auto count = static_cast<u32>(std::popcount(levels[i]));
+    const auto count = static_cast<u32>(std::popcount(loops_in[i]));
     if (!fixed || cost[i] < kCostly || count > kMostLevels || keeps.size() == kMost) continue;
     if (named[i] == 0 && users[i] < 2) continue;
     Keeps found;
     for (u32 level = 0; level < kMaxLoops; ++level) {
-      if ((levels[i] >> level & 1u) != 0) found.levels[found.count++] = static_cast<u8>(level);
+      if ((loops_in[i] >> level & 1u) != 0) found.levels[found.count++] = static_cast<u8>(level);
     }
     keeps_at[i] = static_cast<u32>(keeps.size());
     keeps.push_back(found);
     cost[i] = kFound;  // for those that it stands in
   }
+}
+
+void PlanFacts::find_alike(const PlanView& plan) {
+  alike.assign(plan.count(Section::AXIS), 0);
+  for (u32 pc = 0; pc < plan.count(Section::CODE); ++pc) {
+    const Instr instr = plan.code(pc);
+    const auto op = static_cast<Op>(instr.opcode);
+    if (op != Op::PARALLEL_FOR && op != Op::FOR_EACH) continue;
+    u32 at = pc + 1;
+    const u32 level = plan.get<Section::AXIS>(instr.operand1).level;
+    alike[instr.operand1] = goes_alike(plan, level, &at) ? 1 : 0;
+  }
+}
+
+// From `pc` to behind the END of the block that it stands in.
+bool PlanFacts::goes_alike(const PlanView& plan, u32 level, u32* pc) const {
+  bool is_over = false;  // behind a task or a condition comes nothing more
+  while (true) {
+    const Instr instr = plan.code(*pc);
+    switch (static_cast<Op>(instr.opcode)) {
+      case Op::END:
+        *pc += 1;
+        return true;
+      case Op::ALLOC:
+        if (is_over || !allocates_alike(plan, level, instr.operand1)) return false;
+        *pc += 1;
+        break;
+      case Op::TASK:
+        if (is_over) return false;
+        is_over = true;
+        *pc += 1 + instr.operand1;
+        break;
+      case Op::COND: {
+        const u32 condition = plan.code(*pc + 1).operand2;
+        if (is_over || (loops_in[condition] >> level & 1u) != 0) return false;
+        is_over = true;
+        *pc += 2;
+        if (!goes_alike(plan, level, pc)) return false;
+        break;
+      }
+      case Op::ELSE:  // stands behind a COND only
+        *pc += 1;
+        if (!goes_alike(plan, level, pc)) return false;
+        break;
+      default:
+        return false;
+    }
+  }
+}
+
+// Whether a temporary has one shape in all iterations of the loop.
+bool PlanFacts::allocates_alike(const PlanView& plan, u32 level, u32 alloc) const {
+  for (u32 t = 0; t < plan.count(Section::TENSOR); ++t) {
+    const Tensor tensor = plan.get<Section::TENSOR>(t);
+    if (plan.get<Section::STORAGE>(tensor.storage).alloc != alloc) continue;
+    for (u32 d = 0; d < tensor.rank; ++d) {
+      const u32 extent = plan.get<Section::DIM>(tensor.dims + d).shape;
+      if (extent != kNone && (loops_in[extent] >> level & 1u) != 0) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace ptowsp

@@ -39,6 +39,10 @@ struct PlanFacts {
   };
   std::vector<u32> keeps_at;
   std::vector<Keeps> keeps;
+  std::vector<u32> loops_in;  // by EXPR: a bit for each level whose loop variable its value needs
+  // By AXIS: a loop whose iterations all go the same way, to at most one task each. Its body is
+  // nothing but temporaries, a task, and conditions that do not hang on the loop.
+  std::vector<u8> alike;
 
   explicit PlanFacts(const PlanView& plan);
 
@@ -49,6 +53,9 @@ struct PlanFacts {
   void read_code(const PlanView& plan);
   void find_reads(const PlanView& plan);
   void find_keeps(const PlanView& plan);
+  void find_alike(const PlanView& plan);
+  bool goes_alike(const PlanView& plan, u32 level, u32* pc) const;
+  bool allocates_alike(const PlanView& plan, u32 level, u32 alloc) const;
 };
 
 }  // namespace ptowsp

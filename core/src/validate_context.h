@@ -110,8 +110,7 @@ struct Context {
     return get<Section::EXPR>(expr).op == static_cast<u8>(ExprOp::CONST);
   }
   i64 const_value(u32 expr) const {
-    const Expr e = get<Section::EXPR>(expr);
-    return static_cast<i64>(static_cast<u64>(e.a) | static_cast<u64>(e.b) << 32);
+    return constant_of(get<Section::EXPR>(expr));
   }
 
   // Refuses expression `expr`, used at byte `offset` as `what`, unless it has the type and reads

@@ -22,6 +22,7 @@ from pto_wsp import (
     Scalar,
     Space,
     Tensor,
+    Workspace,
     axis,
     default,
     kernel,
@@ -160,3 +161,81 @@ def test_workspace() -> None:
     copies = len(np.unique(offsets))
     assert 2 <= copies < 100
     assert (offsets[copies:] == offsets[:-copies]).all()
+
+
+@kernel(cpp_src="y[0] = 3; workspace[0] = 3;")
+def roomy(y: Out[Tensor], s: Scalar[DType.I64], workspace: Out[Tensor]): ...
+
+
+def test_tasks_of_one_tier_take_its_copies_in_turn() -> None:
+    """Whether a tier has a whole loop of tasks at a time or one now and then."""
+    mixed = tiers(
+        "mixed",
+        tier(lambda n: n < 3, roomy, Workspace((20,), DType.F64)),
+        tier(lambda n: n < 6, short),
+        default(roomy, Workspace((100,), DType.F64)),
+    )
+    work = Space("work", batch=axis(0, "batch_size"), row=axis(0, 40))
+
+    @work.generator
+    def by_loop(s: Any, out: Any, lens: Any) -> None:
+        for b in P(s.batch):
+            selected = select_tier(mixed, lens[b])
+            for r in P(s.row):
+                s.emit(selected, out[b, r : r + 1], r)
+        for b in P(s.batch):
+            for r in P(s.row):
+                s.emit(select_tier(mixed, lens[b] + r % 2), out[b, r : r + 1], r)
+
+    lens = np.array([1, 7, 2, 4, 9, 2])
+    made = by_loop(Tensor(data=np.zeros((6, 40))), lens, batch_size=6)
+    with made.compile(num_threads=2) as program:
+        rows = program.descriptors()
+        program.execute()
+        assert program.stats.tasks == len(rows) == 480
+    wanted = [n for n in lens for _ in range(40)] + [n + r % 2 for n in lens for r in range(40)]
+    assert rows["tier"].tolist() == [0 if n < 3 else 1 if n < 6 else 2 for n in wanted]
+    assert (rows["workspace"][rows["tier"] == 1] == 2**64 - 1).all()
+    # A call in a loop is a site, and each site has copies of its own.
+    for part in (rows[:240], rows[240:]):
+        for number, size in ((0, 20 * 8), (2, 100 * 8)):
+            offsets = part["workspace"][part["tier"] == number].astype(np.int64)
+            size = -(-size // 64) * 64
+            first = offsets.min()
+            copies = int((offsets.max() - first) // size) + 1
+            turns = (offsets - first) // size
+            assert (turns == (turns[0] + np.arange(len(turns))) % copies).all()
+
+
+def test_only_rows_that_are_there_have_to_fit(target: str) -> None:
+    some = Space("some", row=axis(0, 5), where=lambda row: row <= 2)
+    high = Space("high", row=axis(0, 5), where=lambda row: row >= 2)
+
+    @some.generator
+    def down(s: Any, out: Any) -> None:
+        for i in P(s.row):
+            s.emit(short, out[i : i + 1], i, fields={"left": 2 - i, "square": (2 - i) * i})
+
+    @high.generator
+    def up(s: Any, out: Any) -> None:
+        for i in P(s.row):
+            s.emit(short, out[i : i + 1], i, fields={"above": i - 3})
+
+    out = Tensor(data=np.zeros(5))
+    rows = down(out).compile(target=target).descriptors()
+    assert rows["left"].tolist() == [2, 1, 0]
+    assert rows["square"].tolist() == [0, 1, 0]
+    with pytest.raises(ExecutionError, match=r"'above' is -1.* in short\[2\]"):
+        up(out).compile(target=target).descriptors()
+
+
+def test_a_number_that_fits_no_more_in_the_middle_of_a_loop(target: str) -> None:
+    rows = Space("rows", row=axis(0, 3000))
+
+    @rows.generator
+    def bad(s: Any, out: Any) -> None:
+        for i in P(s.row):
+            s.emit(short, out[i : i + 1], i, fields={"back": 2000 - i})
+
+    with pytest.raises(ExecutionError, match=r"'back' is -1.* in short\[2001\]"):
+        bad(Tensor(data=np.zeros(3000))).compile(target=target).descriptors()

@@ -250,6 +250,7 @@ struct BoundLoop {
   u32 row = 0;
   bool repeats = false;   // LOOP_WHILE: the extent is only a limit
   u32 leaf_site = kNone;  // the loop's body is one task of this site and nothing else
+  bool alike = false;     // all its iterations go the same way, to at most one task each
   bool forks = false;     // the schedule has several iterations generated at a time
 };
 
@@ -306,6 +307,7 @@ class BoundPlan {
   const BoundArray& array(u32 symbol) const { return arrays_[symbol]; }
 
   const PlanView& plan() const { return *plan_; }
+  const PlanFacts& facts() const { return *facts_; }
   const std::vector<Instr>& code() const { return code_; }
   const std::vector<BoundSite>& sites() const { return sites_; }
   const std::vector<BoundTensor>& tensors() const { return tensors_; }

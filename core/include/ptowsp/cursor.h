@@ -66,6 +66,14 @@ struct Cursor {
     task_id = next_task - 1;
   }
 
+  // Behind a Task event: the frame of the innermost loop, if the iterations left of it go as this
+  // one does, to a task of the same site each; else kNone. For who asks for nothing but tasks.
+  u32 alike_frame(const BoundPlan& plan) const;
+  // How many such tasks are left, this one included.
+  i64 alike_left(u32 frame) const { return frames[frame].end - frames[frame].index; }
+  // As leaf_skip().
+  void alike_skip(const BoundPlan& plan, u32 frame, i64 count);
+
   // Goes on to the next task of a parallel leaf loop, as advance() would; false at its end.
   bool leaf_next() {
     CursorFrame& frame = frames[depth - 1];
@@ -105,6 +113,8 @@ struct Cursor {
   Event enter_loop(const BoundPlan& plan, Instr instr, bool* quiet, Error* error);
   bool enter_iteration(const BoundPlan& plan, u32 opener, bool* goes_on, Error* error);
   Event take_copy(const BoundPlan& plan, u32 alloc, bool* quiet, Error* error);
+  template <class Fn>
+  void each_alloc(const BoundPlan& plan, u32 frame, Fn fn) const;
   bool enter_cond(const BoundPlan& plan, Instr instr, Error* error);
   Event leave_block(const BoundPlan& plan, bool* quiet, Error* error);
   Event leave_loop(const BoundPlan& plan, bool* quiet);

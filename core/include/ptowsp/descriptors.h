@@ -1,8 +1,9 @@
 // Work descriptors: every task of a bound plan as a row of 32-bit words, no pointers.
 //
 // What stands in a row is said by a table of cells, one for each site and column: the caller reads
-// the plan, chooses the columns and names them. Rows of a leaf loop differ by constants, so they
-// are written without walking the plan.
+// the plan, chooses the columns and names them. Rows of one site in one loop differ by constants:
+// what a column begins with is worked out where the loop begins, or goes on behind tasks of another
+// site. Iterations that all go the same way are written without walking the plan.
 #pragma once
 
 #include <vector>
@@ -28,29 +29,52 @@ class DescriptorWriter {
   u64 tasks() const { return walk_.cursor().next_task; }
 
  private:
-  // A column while a run of rows is written.
+  // Rows of one site in one run of its innermost loop. A column that is a line is
+  // value + step * (index of that loop - first).
   struct Line {
     i64 value = 0;
     i64 step = 0;
-    bool each = false;  // not a line: evaluated for each row
+  };
+  struct Rows {
+    u32 site = kNone;
+    u32 level = 0;  // of the site
+    i64 first = 0;
+    i64 vars[kMaxLoops] = {};  // of the loops around the innermost one
+    bool fit = false;          // all lines fit until the loop ends
+    u32 num_others = 0;
+    u32 others[kMostColumns] = {};  // columns that are no lines
+    Line lines[kMostColumns] = {};
+  };
+  // The first of a task's temporaries in the workspace.
+  struct Place {
+    u32 alloc = kNone;
+    u64 base = 0;  // of its first copy
+    u64 bytes = 0;
   };
 
   const ptowsp_descriptor_cell& cell(u32 site, u32 column) const {
     return cells_[static_cast<std::size_t>(site) * columns_ + column];
   }
-  void find_levels();
-  bool set_line(u32 site, u32 column, Line* line, Error* error) const;
-  u64 workspace_at(const BoundSite& site) const;
+  void find_places();
+  bool are_open() const;
+  bool open(Error* error);
+  bool open_column(u32 column, Error* error);
+  bool varies(u32 node) const;
+  i64 last_index() const;
+  bool lines_fit(i64 index, Error* error) const;
   bool fits(u32 column, i64 value, Error* error) const;
-  void blame(u32* out, i64 count, Error* error);
-  bool write_rows(u32* out, i64 count, Error* error);
+  bool write_rows(u32* out, u32 frame, i64 count, Error* error);
+  bool write_lines(u32* out, u32 frame, i64 count, Error* error);
+  void write_places(u32 column, u32* out, i64 count);
+  bool write_values(u32 column, u32* out, u32 frame, i64 count, Error* error);
+  void pass(u32 frame, i64 count);
 
   const BoundPlan& plan_;
   const ptowsp_descriptor_cell* cells_;
   const u32 columns_;
   Walk walk_;
-  std::vector<u32> levels_;  // by EXPR: 1 + the innermost loop that it reads
-  std::vector<u64> base_;    // by ALLOC: where its first copy lies
+  Rows rows_;
+  std::vector<Place> places_;  // by SITE
 };
 
 }  // namespace ptowsp

@@ -2,7 +2,7 @@
 //
 // Each task is written as a record {site, loop indices, first byte of each region} into a ring, as
 // a device that generates its own tasks would, and folded into the hash. Both are affine in the
-// loop index of a leaf loop, so there they advance by constants.
+// loop index, so where all iterations of a loop go the same way they advance by constants.
 #pragma once
 
 #include <vector>
@@ -38,7 +38,7 @@ class Generator {
   void formed_task(const BoundSite& site);
   HashForm make_form(const BoundSite& site) const;
   bool one_task(Error* error);
-  void leaf_tasks(i64 count);
+  void tasks_alike(u32 frame, i64 count);
   u64* line(u64 task) { return &ring_[(task % kLines) * line_words_]; }
 
   const BoundPlan& plan_;

@@ -53,6 +53,11 @@ class PlanView {
   Table tables_[kTables]{};
 };
 
+// The value of a CONST.
+inline i64 constant_of(const Expr& e) {
+  return static_cast<i64>(static_cast<u64>(e.a) | static_cast<u64>(e.b) << 32);
+}
+
 // The nodes that an expression refers to; kNone where there is none.
 inline std::array<u32, 3> operands_of(const Expr& e) {
   const auto op = static_cast<ExprOp>(e.op);
