@@ -155,7 +155,7 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
     out.copies = std::clamp<i64>(cap / static_cast<i64>(out.bytes), 1, out.copies);
   }
   if (record.copies > 0) out.copies = std::min<i64>(out.copies, record.copies);
-  if (record.level == 0) out.copies = 1;           // only one iteration ever has it
+  if (out_.processes_.empty()) out.copies = std::min(out.copies, most_iterations(record.level));
   if (out.copies < static_cast<i64>(replicas_)) {  // they hold theirs while others go on
     return fail_tensor(out.tensors.front(), Status::NO_MEMORY,
                        "each of " + std::to_string(replicas_) +
@@ -164,6 +164,17 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
   }
   number_buffers(alloc);
   return true;
+}
+
+// Of so many loops around what is bound, taken together; at least one.
+i64 Binder::most_iterations(u32 loops) const {
+  constexpr i128 kMany = i128{1} << 40;
+  i128 count = 1;
+  for (u32 l = 0; l < loops; ++l) {
+    const i128 size = std::clamp<i128>(ranges_[l].hi - ranges_[l].lo + 1, 1, kMany);
+    count = std::min(count * size, kMany);
+  }
+  return static_cast<i64>(count);
 }
 
 void Binder::number_buffers(u32 alloc) {

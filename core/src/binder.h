@@ -87,6 +87,7 @@ class Binder {
   bool make_token(u32 tensor);
   bool make_paged(u32 tensor);
   bool bind_alloc(u32 alloc, bool alive);
+  i64 most_iterations(u32 loops) const;
   bool shape_temp(u32 tensor, bool alive);
   void number_buffers(u32 alloc);
   static u64 buffer_bytes(u64 bytes);

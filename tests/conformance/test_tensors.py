@@ -91,6 +91,19 @@ def test_buffers_are_used_again() -> None:
     assert Y.data[7] == 2 * sum(range(7, 1007))
 
 
+def test_there_are_no_more_buffers_than_iterations() -> None:
+    work, Y = sums([1000] * 3)
+    with work.compile(num_threads=2) as program:
+        program.execute()
+        assert 3 * 8000 <= program.stats.workspace_bytes < 3 * 8192
+        y = np.zeros(5, np.int64)
+        program.execute(lens=np.array([10, 20, 500, 7, 1]), rows=5, Y=y)
+        assert program.stats.workspace_bytes < 3 * 8192  # the most that was needed so far
+    assert y.tolist() == [sum(range(b, b + n)) for b, n in enumerate([10, 20, 500, 7, 1])]
+    assert Y.data is not None
+    assert Y.data[2] == sum(range(2, 1002))
+
+
 def test_a_limit_takes_copies_away_and_then_refuses() -> None:
     work, Y = sums([1000] * 50)
     with work.compile(num_threads=2, workspace_limit=20_000) as program:  # a copy takes 8,000
