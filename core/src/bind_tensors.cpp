@@ -155,7 +155,10 @@ bool Binder::bind_alloc(u32 alloc, bool alive) {
     out.copies = std::clamp<i64>(cap / static_cast<i64>(out.bytes), 1, out.copies);
   }
   if (record.copies > 0) out.copies = std::min<i64>(out.copies, record.copies);
-  if (out_.processes_.empty()) out.copies = std::min(out.copies, most_iterations(record.level));
+  if (out_.processes_.empty()) {
+    const i64 iterations = most_iterations(record.level);
+    out.copies = std::min(out.copies, std::max<i64>(iterations, options_.lanes));
+  }
   if (out.copies < static_cast<i64>(replicas_)) {  // they hold theirs while others go on
     return fail_tensor(out.tensors.front(), Status::NO_MEMORY,
                        "each of " + std::to_string(replicas_) +

@@ -190,7 +190,8 @@ bool overlaps_itself(const BoundTensor& t) {
   u32 order[kMaxRank] = {};  // dimensions of more than one element, by growing stride
   u32 n = 0;
   for (u32 d = 0; d < t.rank; ++d) {
-    if (t.shape[d] <= 1) continue;
+    if (t.shape[d] == 0) return false;  // whatever its strides are
+    if (t.shape[d] == 1) continue;
     u32 k = n++;
     for (; k > 0 && std::abs(t.stride[order[k - 1]]) > std::abs(t.stride[d]); --k) {
       order[k] = order[k - 1];
@@ -256,10 +257,15 @@ void Binder::join_storages() {
             [this](u32 a, u32 b) { return out_.tensors_[a].byte_lo < out_.tensors_[b].byte_lo; });
   u64 end = 0;
   u32 storages = 0;
+  u32 current = 0;
   for (const u32 i : order) {
-    if (storages == 0 || out_.tensors_[i].byte_lo >= end) storages += 1;
-    out_.tensors_[i].storage = storages - 1;
-    end = std::max(end, out_.tensors_[i].byte_hi);
+    BoundTensor& t = out_.tensors_[i];
+    const bool is_empty = t.byte_lo == t.byte_hi;  // shares nothing, wherever it is said to lie
+    if (is_empty || t.byte_lo >= end) t.storage = storages++;
+    if (is_empty) continue;
+    if (t.byte_lo >= end) current = t.storage;
+    t.storage = current;
+    end = std::max(end, t.byte_hi);
   }
   out_.num_storages_ = storages;
   for (const BoundAlloc& alloc : out_.allocs_) {

@@ -9,9 +9,12 @@ import pytest
 
 from pto_wsp import (
     DenseDyn,
+    DType,
+    In,
     InOut,
     Interleaved,
     OrderPolicy,
+    Out,
     P,
     Parallel,
     ScheduleError,
@@ -156,3 +159,33 @@ def test_order_of_tensors_that_share_memory_is_refused_when_they_are_bound() -> 
         with pytest.raises(ScheduleError, match="share memory"):
             program.execute()
         program.execute(B=np.zeros((ROWS, COLS), np.int64))
+
+
+@kernel(cpp_src="y[0] = x[0];")
+def move(x: In[Tensor], y: Out[Tensor]): ...
+
+
+@kernel(cpp_src="t[0] = x[0];")
+def stage(x: In[Tensor], t: Out[Tensor]): ...
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 9])
+def test_any_number_of_rows_may_be_interleaved(rows: int) -> None:
+    """Arrays without elements share nothing, and few rows need few temporaries."""
+
+    @workload
+    def work(n: Any, x: Any, y: Any) -> None:
+        for i in P(n):
+            T = Tensor.temp((2,), DType.F64)
+            for j in P(3):
+                stage[i, j](x[i, j : j + 1], T[0:1])
+                move[i, j](T[0:1], y[i, j : j + 1])
+
+    tensors = [Tensor(data=np.ones((4, 3))), Tensor(data=np.zeros((4, 3)))]
+    made = work(DenseDyn(4), *tensors).order(n=Interleaved(4))
+    with made.compile(num_threads=2) as program:
+        for _ in range(2):
+            x, y = np.full((rows, 3), 7.0), np.zeros((rows, 3))
+            program.execute(n=rows, x=x, y=y)
+            assert (y == 7).all()
+            program.execute(n=0, x=x[:0], y=x[:0])  # within other memory, too
