@@ -60,13 +60,6 @@ def _into(w: Writer, stmt: Statement, name: str, *arguments: str) -> None:
     w.line(f"{name}({', '.join([place.text, *arguments])});", stmt)
 
 
-def _source(w: Writer, value: Value) -> Value:
-    """What lies in memory: of an operand of a product that is a view, what it is made from."""
-    while value.number in w.uses.views:
-        value = w.uses.definitions[value.number].operands[0]
-    return value
-
-
 def _operand(w: Writer, value: Value) -> str:
     """An operand of a product; a transposed one is read where it lies."""
     if value.number in w.uses.views:
@@ -79,7 +72,7 @@ def _operand(w: Writer, value: Value) -> str:
 def emit_products(w: Writer, group: Sequence[Statement]) -> None:
     """Products whose second operands lie on the same pages."""
     first = group[0]
-    read = {_source(w, operand).number for stmt in group for operand in stmt.operands[-2:]}
+    read = _read_by(w, group)
     factors = [_factors(w, stmt, read) for stmt in group]
     spare = _product_spare(w, first)
     later = w.read_next.get(id(first), "NotKnown{}")
@@ -92,9 +85,15 @@ def emit_products(w: Writer, group: Sequence[Statement]) -> None:
 
 
 def _product(w: Writer, stmt: Statement) -> None:
-    factors = _factors(w, stmt, {_source(w, operand).number for operand in stmt.operands[-2:]})
+    factors = _factors(w, stmt, _read_by(w, [stmt]))
     spare = _product_spare(w, stmt)
     w.line(f"{_product_name(stmt)}({', '.join([*factors, spare])});", stmt)
+
+
+def _read_by(w: Writer, products: Sequence[Statement]) -> set[int]:
+    """The values in memory that they multiply."""
+    operands = [operand for stmt in products for operand in stmt.operands[-2:]]
+    return {w.uses.views_of(operand)[-1].number for operand in operands}
 
 
 def _product_name(stmt: Statement) -> str:

@@ -57,7 +57,7 @@ def _fits(w: Writer, group: Group, stmt: Statement, load: Statement) -> bool:
         and [tile_type(v).shape for v in stmt.operands]
         == [tile_type(v).shape for v in first.operands]
         and _kinds(w, stmt) == _kinds(w, first)
-        and made.isdisjoint(_chain(w, v)[-1].number for v in stmt.operands)
+        and made.isdisjoint(w.uses.views_of(v)[-1].number for v in stmt.operands)
     )
 
 
@@ -68,23 +68,15 @@ def _place(w: Writer, region: Region) -> tuple[object, ...]:
 
 def _kinds(w: Writer, stmt: Statement) -> list[object]:
     """The types in memory of the operands, and whether the second one is transposed."""
-    chain = _chain(w, stmt.operands[-1])
-    left = _chain(w, stmt.operands[-2])[-1]
+    chain = w.uses.views_of(stmt.operands[-1])
+    left = w.uses.views_of(stmt.operands[-2])[-1]
     turned = sum(w.uses.definitions[v.number].op is Op.TRANSPOSE for v in chain[:-1]) % 2
     return [dtype_of(left), dtype_of(stmt.results[0]), turned]
 
 
-def _chain(w: Writer, value: Value) -> list[Value]:
-    """An operand of a product, what it is a view of, and so on to what lies in memory."""
-    chain = [value]
-    while chain[-1].number in w.uses.views:
-        chain.append(w.uses.definitions[chain[-1].number].operands[0])
-    return chain
-
-
 def find_next(w: Writer, block: Block, step: str) -> dict[int, str]:
     """For each group of a loop body: the window that the next one reads, or the first one in the
-    next iteration. Those of one parameter where others are of another shape."""
+    next iteration. The next one is the next whose windows are of the same type and size."""
     groups = find_groups(w, block.body)
     found: dict[int, str] = {}
     for mine in _alike(w, groups):
@@ -107,14 +99,14 @@ def _alike(w: Writer, groups: list[Group]) -> list[list[Group]]:
 
 
 def _right_load(w: Writer, product: Statement) -> Statement:
-    return w.uses.definitions[_chain(w, product.operands[-1])[-1].number]
+    return w.uses.definitions[w.uses.views_of(product.operands[-1])[-1].number]
 
 
 def _paged_operand(w: Writer, stmt: Statement) -> Statement | None:
     """The load of a product's second operand, if it is one of pages in the same block."""
     if stmt.op not in (Op.MATMUL, Op.MATMUL_ACC) or tile_type(stmt.operands[-2]).rows > _FEW_ROWS:
         return None
-    value = _chain(w, stmt.operands[-1])[-1]
+    value = w.uses.views_of(stmt.operands[-1])[-1]
     load = w.uses.definitions.get(value.number)
     if load is None or load.op is not Op.LOAD or w.uses.home[value.number] != _home(w, stmt):
         return None

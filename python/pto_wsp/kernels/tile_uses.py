@@ -55,6 +55,13 @@ class Uses:
     stored: set[int] = field(default_factory=set[int])  # parameters that are written
     shared: frozenset[int] = frozenset()  # parameters that may lie in the same memory
 
+    def views_of(self, value: Value) -> list[Value]:
+        """An operand of a product, what it is a view of, and so on to what lies in memory."""
+        chain = [value]
+        while chain[-1].number in self.views:
+            chain.append(self.definitions[chain[-1].number].operands[0])
+        return chain
+
     def changes(self, param: Value) -> bool:
         """Whether the kernel may write where a parameter lies."""
         return not self.stored.isdisjoint(self.sharers(param))
@@ -153,9 +160,7 @@ def only_right_operand(uses: Uses, value: Value) -> bool:
     """Whether a value is nothing but the second operand of products."""
 
     def is_it(operand: Value) -> bool:
-        while operand.number in uses.views:
-            operand = uses.definitions[operand.number].operands[0]
-        return operand.number == value.number
+        return uses.views_of(operand)[-1].number == value.number
 
     def fits(user: Statement | Block) -> bool:
         if not isinstance(user, Statement):
