@@ -208,6 +208,15 @@ def test_constant_counts_are_folded() -> None:
     ]
 
 
+def test_branches_with_as_many_tasks_count_the_same() -> None:
+    """Which of them is taken need not be known, as between tiers."""
+    short = ir.Binary(ir.BinaryOp.LT, LoopVar("a"), Const(1))
+    tiers = ir.Cond(short, (CALL,), (ir.Cond(short, (CALL,), (CALL,)),))
+    program = counting(dense("a", 3, dense("b", 4, tiers)))
+    counts = [program.records(plan.Expr)[a.body_tasks] for a in program.records(plan.Axis)]
+    assert [(c.op, c.a) for c in counts] == [(plan.ExprOp.CONST, 4), (plan.ExprOp.CONST, 1)]
+
+
 def test_counts_beyond_64_bits_are_left_to_the_run() -> None:
     huge = 2**62
     program = counting(dense("a", 2, dense("b", huge, dense("c", huge, CALL)), CALL))

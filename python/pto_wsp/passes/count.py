@@ -127,7 +127,9 @@ def _parts(body: ir.Body, changing: set[str]) -> Iterator[int | Term]:
                     yield Repeat(stmt.extent, inner)
             case ir.Cond(condition, then, otherwise):
                 choice = Choice(condition, _total(then, changing), _total(otherwise, changing))
-                if choice.then == choice.otherwise == ZERO:
+                if choice.then == choice.otherwise:  # as of tiers, a task whatever is chosen
+                    yield choice.then.constant
+                    yield from choice.then.terms
                     continue
                 _check_known(changing, condition)
                 yield choice
