@@ -62,6 +62,8 @@ class Binder:
             if current[i] is None and symbol.default_value < len(constants):
                 bits = constants[symbol.default_value].bits
                 current[i] = _number(DType(symbol.dtype), bits)
+        #: By what stages of a graph call it, the name under which it is bound.
+        self.of_stages: dict[str, str] = {}
         #: By symbol, what a run is given that names nothing else; None: it has to be named.
         self.values: tuple[Value | None, ...] = tuple(current)
 
@@ -83,7 +85,7 @@ class Binder:
                     f"this program has no name {name!r} to bind",
                     loc=srcloc.here(),
                     why=f"it binds {', '.join(self._names) or 'nothing'}",
-                    fix="names fixed at compile time (Dense[...], Python ints) cannot be rebound",
+                    fix=self._other_name(name),
                 )
             merged[index] = self._accept(index, value)
         for i, current in enumerate(self.values):
@@ -99,6 +101,15 @@ class Binder:
                 fix=f"pass it to execute({self._names[missing]}=...)",
             )
         return cast("tuple[Bound, ...]", tuple(merged))
+
+    def _other_name(self, name: str) -> str:
+        """What to do about a name that is not there."""
+        parts = self.of_stages.items()
+        found = {bound for part, bound in parts if f".{part}".endswith(f".{name}")}
+        if found:
+            shown = " or ".join(map(repr, sorted(found)))
+            return f"stages have it as {shown}: execute(**{{{min(found)!r}: ...}})"
+        return "names fixed at compile time (Dense[...], Python ints) cannot be rebound"
 
     def has(self, name: str) -> bool:
         """Whether execute binds this name."""

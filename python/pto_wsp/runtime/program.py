@@ -107,6 +107,7 @@ class Program:
         self._trace_path: Path | None = None
         self._instances = itertools.count(2)
         self._ports: dict[str, Port] = {}
+        self._bound: Mapping[str, tuple[str, ...]] = {}
         _alive.add(self)
 
     @classmethod
@@ -134,6 +135,12 @@ class Program:
         self._ports = {end.channel: Port(end) for end in ends}
         if self._ports:
             self._quick = None  # each run has arrays of its own for them
+
+    def name_stages(self, bound: Mapping[str, tuple[str, ...]]) -> None:
+        """What each binding is in the stages of the graph that the program was made of."""
+        self._bound = bound
+        parts = {part: name for name, found in bound.items() for part in found}
+        self._binder.of_stages = parts
 
     def channel(self, channel: Any) -> Port:
         """The host's end of a channel that was made with `host=True`, by the channel or its name:
@@ -295,6 +302,7 @@ class Program:
         other._binder.values = self._binder.values
         other._check = self._check
         other.add_ports(port.spec for port in self._ports.values())
+        other.name_stages(self._bound)
         other._instances = self._instances
         if self._trace_path is not None:
             path = self._trace_path
@@ -405,7 +413,8 @@ class Program:
 
     def explain(self) -> str:
         """Each directive of the schedule: how the target enforces it, and what it cost in the last
-        run; and each parallel loop whose iterations wait for each other."""
+        run; each parallel loop whose iterations wait for each other; and of a graph the bindings
+        that several stages have, or that have the name of a stage."""
         self._check_usable()
         stats = None if self._last is None else self._last.stats()
         workers = self._engine.workers
@@ -417,6 +426,10 @@ class Program:
             lines += [f"    cost: {entry.cost}"] if entry.cost else []
         lines += ["  no directives: all defaults"] if len(lines) == 1 else []
         lines += [f"  {line}" for line in serialised(self.plan, self._last_trace())]
+        shared = {name: parts for name, parts in self._bound.items() if len(parts) > 1}
+        lines += [f"  {name} is bound for {', '.join(parts)}" for name, parts in shared.items()]
+        alone = [name for name, parts in self._bound.items() if parts == (name,)]
+        lines += [f"  bound for one stage: {', '.join(alone)}"] if alone else []
         return "\n".join(lines)
 
     def _last_trace(self) -> npt.NDArray[Any] | None:
