@@ -15,7 +15,7 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import Const, Plan, Section, Symbol, SymbolKind
-from pto_wsp.runtime.run_errors import run_error
+from pto_wsp.runtime.run_errors import of_call, run_error
 from pto_wsp.sharing import DeviceArray, NotShared, share
 from pto_wsp.srcloc import SrcLoc
 
@@ -93,12 +93,14 @@ class Binder:
                 merged[i] = self._accept(i, current)
         if None in merged:
             missing = merged.index(None)
-            raise ExecutionError(
-                Code.UNBOUND_NAME,
-                f"nothing is bound to {self._names[missing]!r}",
-                loc=self._loc(missing),
-                why="it was made without data, so there is none to begin with",
-                fix=f"pass it to execute({self._names[missing]}=...)",
+            raise of_call(
+                ExecutionError(
+                    Code.UNBOUND_NAME,
+                    f"nothing is bound to {self._names[missing]!r}",
+                    loc=self._loc(missing),
+                    why="it was made without data, so there is none to begin with",
+                    fix=f"pass it to execute({self._names[missing]}=...)",
+                )
             )
         return cast("tuple[Bound, ...]", tuple(merged))
 
@@ -193,16 +195,14 @@ class Binder:
         why: str = _COMPILED,
     ) -> ExecutionError:
         message = f"{self._names[index]!r} must be bound to {wanted}"
-        return ExecutionError(code, message, loc=self._loc(index), why=why, fix=fix)
+        return of_call(ExecutionError(code, message, loc=self._loc(index), why=why, fix=fix))
 
     def _not_shared(self, index: int, wanted: str, why: str, fix: str) -> ExecutionError:
-        return ExecutionError(
-            Code.MEMORY_NOT_SHARED,
-            f"{self._names[index]!r} must be bound to {wanted}",
-            loc=self._loc(index),
-            why=why,
-            fix=fix,
+        message = f"{self._names[index]!r} must be bound to {wanted}"
+        refused = ExecutionError(
+            Code.MEMORY_NOT_SHARED, message, loc=self._loc(index), why=why, fix=fix
         )
+        return of_call(refused)
 
     def _loc(self, index: int) -> SrcLoc | None:
         return self._plan.loc(Section.SYMBOL, index)

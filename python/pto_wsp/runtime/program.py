@@ -40,6 +40,7 @@ from pto_wsp.runtime.engine import (
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.ports import Port, bind_ports
 from pto_wsp.runtime.recording import decisions
+from pto_wsp.runtime.run_errors import of_call
 from pto_wsp.runtime.serialised import serialised
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.verified import VerifiedRun
@@ -409,7 +410,12 @@ class Program:
         assert self._single is not None, "the driver gives every program one"
         bound = self._binder.bind({})
         where = None if path is None else Path(path)
-        return self._single(bound, kernel, indices, axes, line=line, path=where)
+        try:
+            return self._single(bound, kernel, indices, axes, line=line, path=where)
+        except ExecutionError as error:
+            if error.code is Code.RUN_TASK:
+                of_call(error)
+            raise
 
     def explain(self) -> str:
         """Each directive of the schedule: how the target enforces it, and what it cost in the last
