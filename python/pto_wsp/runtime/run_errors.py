@@ -101,14 +101,15 @@ def of_call(error: ExecutionError) -> ExecutionError:
     right but for its values, it points at the user's call that is under way, with a note of what it
     pointed at."""
     known, call = error.loc, srcloc.here()
-    is_inside = known is not None and known.inside is not None
-    if call is None or not (is_inside or error.code in _OF_VALUES):
-        return error
     is_value = error.code in _OF_VALUES
+    is_inside = known is not None and known.inside is not None
+    if call is None or not (is_value or is_inside):
+        return error
     error.loc = call if known is None or is_value else replace(call, inside=known.inside)
     if known is not None and (known.file, known.line) != (call.file, call.line):
+        is_call = is_inside or error.code is Code.RUN_TASK
         error.note = (
-            f"{'declared' if is_value else 'called'} at {known if is_value else known.place}"
+            f"{'called' if is_call else 'declared'} at {known if is_value else known.place}"
         )
     return error
 
