@@ -82,8 +82,9 @@ def test_on_the_reference() -> None:
     check(work(2).compile(target="reference"), 21)
 
 
-def test_verified() -> None:
-    check(work(2).compile(verify="full"), 21)
+@pytest.mark.parametrize("mode", ["full", "schedule"])
+def test_verified(mode: str) -> None:
+    check(work(2).compile(verify=mode), 21)
 
 
 def test_the_same_bits_under_any_schedule() -> None:
