@@ -225,6 +225,14 @@ def show(value: Value) -> str:
     return str(value)
 
 
+def stage_lines(bound: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Which bindings of a graph several stages have, and which have the name of one."""
+    shared = {name: parts for name, parts in bound.items() if len(parts) > 1}
+    lines = [f"{name} is bound for {', '.join(parts)}" for name, parts in shared.items()]
+    alone = [name for name, parts in bound.items() if parts == (name,)]
+    return [*lines, f"bound for one stage: {', '.join(alone)}"] if alone else lines
+
+
 def _integer(value: object) -> int | None:
     if isinstance(value, (bool, np.bool_)):
         return None

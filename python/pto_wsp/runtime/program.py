@@ -21,7 +21,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.host_ends import HostEnd
 from pto_wsp.plan import Plan
-from pto_wsp.runtime.bindings import Binder, Bound, Value, show
+from pto_wsp.runtime.bindings import Binder, Bound, Value, show, stage_lines
 from pto_wsp.runtime.descriptors import layout_of
 from pto_wsp.runtime.engine import (
     Control,
@@ -432,10 +432,7 @@ class Program:
             lines += [f"    cost: {entry.cost}"] if entry.cost else []
         lines += ["  no directives: all defaults"] if len(lines) == 1 else []
         lines += [f"  {line}" for line in serialised(self.plan, self._last_trace())]
-        shared = {name: parts for name, parts in self._bound.items() if len(parts) > 1}
-        lines += [f"  {name} is bound for {', '.join(parts)}" for name, parts in shared.items()]
-        alone = [name for name, parts in self._bound.items() if parts == (name,)]
-        lines += [f"  bound for one stage: {', '.join(alone)}"] if alone else []
+        lines += [f"  {line}" for line in stage_lines(self._bound)]
         return "\n".join(lines)
 
     def _last_trace(self) -> npt.NDArray[Any] | None:
