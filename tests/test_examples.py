@@ -22,8 +22,20 @@ SMALL: dict[str, list[str]] = {
     "03_tiered_attention": ["--sequences", "12", "--longest", "3000", "--long", "600"],
     "07_paged_decode": ["--sequences", "8", "--longest", "3000"],
     "08_ragged_prefill": ["--sequences", "6", "--longest", "200"],
-    "11_llama_decode": ["--steps", "12", "--layers", "2", "--vocab", "512"],
+    "11_llama_decode": ["--steps", "40", "--layers", "2", "--vocab", "500"],
 }
+# Small and odd ones.
+ODD: list[tuple[str, list[str]]] = [
+    ("01_ragged_attention", ["--sequences", "1", "--heads", "1", "--longest", "1"]),
+    ("03_tiered_attention", ["--sequences", "3", "--longest", "3"]),
+    ("04_python_kernels", ["--tiles", "1", "--size", "3"]),
+    ("04_python_kernels", ["--tiles", "3", "--size", "1"]),
+    ("07_paged_decode", ["--sequences", "5", "--longest", "100", "--workers", "3", "--page", "7"]),
+    ("09_moe_ffn", ["--tokens", "6"]),
+    ("10_sparse_attention", ["--sequences", "1", "--longest", "3", "--steps", "1"]),
+    ("11_llama_decode", ["--steps", "1", "--layers", "0", "--vocab", "1"]),
+    ("12_descriptors", ["--rows", "1", "--blocks", "4"]),
+]
 _BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -65,6 +77,20 @@ def test_example(path: Path, tmp_path: Path) -> None:
     if "--trace" in path.read_text("utf-8"):
         args = [*args, "--trace", str(tmp_path / "trace.json")]
     assert "WRONG" not in run([str(path), *args], tmp_path)
+
+
+@pytest.mark.parametrize(("name", "args"), ODD, ids=[" ".join([n[:2], *a]) for n, a in ODD])
+def test_odd_arguments(name: str, args: list[str], tmp_path: Path) -> None:
+    path = ROOT / "examples" / name / "main.py"
+    if "--trace" in path.read_text("utf-8"):
+        args = [*args, "--trace", str(tmp_path / "trace.json")]
+    assert "WRONG" not in run([str(path), *args], tmp_path)
+
+
+def test_memory_of_a_model_is_watched(tmp_path: Path) -> None:
+    """With fewer steps the example has nothing to compare."""
+    path, args = ROOT / "examples/11_llama_decode/main.py", SMALL["11_llama_decode"]
+    assert "MB since step 10" in run([str(path), *args], tmp_path)
 
 
 # Runs a script whose programs are all compiled with verify=<first argument>.

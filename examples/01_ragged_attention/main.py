@@ -75,7 +75,9 @@ def attention(batch, heads, tiles, Q, K, V, acc, state, out):
 def make(sequences: int, heads: int, longest: int) -> dict[str, np.ndarray]:
     """Random inputs; lengths are log-uniform, as request lengths tend to be."""
     rng = np.random.default_rng(0)
-    lengths = np.exp(rng.uniform(np.log(4), np.log(longest), sequences)).astype(np.int64)
+    lengths = np.exp(rng.uniform(np.log(min(4, longest)), np.log(longest), sequences)).astype(
+        np.int64
+    )
     tokens = int(lengths.max()) * TILE
     state = np.zeros((sequences, heads, 2), np.float32)
     state[:, :, 0] = -np.inf
@@ -101,11 +103,20 @@ def build(data: dict[str, np.ndarray], heads: int, target: str):
     )
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=80)
-    parser.add_argument("--heads", type=int, default=16)
-    parser.add_argument("--longest", type=int, default=400, help="tiles of the longest sequence")
+    parser.add_argument("--sequences", type=positive, default=80)
+    parser.add_argument("--heads", type=positive, default=16)
+    parser.add_argument(
+        "--longest", type=positive, default=400, help="tiles of the longest sequence"
+    )
     parser.add_argument("--trace", type=Path, default=None, help="where the Perfetto trace goes")
     args = parser.parse_args()
 

@@ -143,7 +143,7 @@ def batch(lengths: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray
 
 def draw(count: int, longest: int, rng: np.random.Generator) -> np.ndarray:
     """Lengths, log-uniform, as request lengths tend to be."""
-    return np.exp(rng.uniform(np.log(16), np.log(longest), count)).astype(np.int64)
+    return np.exp(rng.uniform(np.log(min(16, longest)), np.log(longest), count)).astype(np.int64)
 
 
 def build(bound: dict[str, np.ndarray], K: np.ndarray, V: np.ndarray, args: argparse.Namespace):
@@ -201,10 +201,17 @@ def error(bound: dict[str, np.ndarray], K: np.ndarray, V: np.ndarray) -> float:
     return worst
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sequences", type=int, default=32)
-    parser.add_argument("--longest", type=int, default=65536, help="tokens of a sequence")
+    parser.add_argument("--longest", type=positive, default=65536, help="tokens of a sequence")
     parser.add_argument("--short", type=int, default=256, help="longest that is one task")
     parser.add_argument("--long", type=int, default=4096, help="longest that is cut by 256")
     parser.add_argument("--blocks", type=int, default=48, help="chunks of all long sequences")

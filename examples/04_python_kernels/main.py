@@ -41,17 +41,24 @@ def cholesky(tiles, n, A):
                 update[k, i, j](A[k + 1 + i, k], A[k + 1 + j, k], A[k + 1 + i, k + 1 + j])
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tiles", type=int, default=12, help="tiles in each direction")
-    parser.add_argument("--size", type=int, default=64, help="rows of a tile")
+    parser.add_argument("--tiles", type=positive, default=12, help="tiles in each direction")
+    parser.add_argument("--size", type=positive, default=64, help="rows of a tile")
     args = parser.parse_args()
     n, size = args.tiles, args.size
 
     rng = np.random.default_rng(0)
     half = rng.standard_normal((n * size, n * size))
     matrix = half @ half.T + n * size * np.eye(n * size)
-    tiles = np.ascontiguousarray(matrix.reshape(n, size, n, size).swapaxes(1, 2))
+    tiles = matrix.reshape(n, size, n, size).swapaxes(1, 2).copy()
 
     program = (
         cholesky(DenseDyn(n), n, Tensor(data=tiles))

@@ -70,9 +70,16 @@ def by_worker(program: Program) -> list[list[int]]:
     return [trace["task_id"][trace["worker"] == w].tolist() for w in range(2)]
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=24)
+    parser.add_argument("--requests", type=positive, default=24)
     parser.add_argument("--workers", type=int, default=4, help="how many are simulated")
     args = parser.parse_args()
     lengths = np.random.default_rng(0).integers(4, 120, args.requests).astype(np.int32)

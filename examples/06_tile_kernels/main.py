@@ -96,10 +96,17 @@ def expected(x, w):
     return gate / (1 + np.exp(-gate)) * (mixed @ w[3]) + x
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=500)
-    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--tokens", type=positive, default=500)
+    parser.add_argument("--heads", type=positive, default=4)
     args = parser.parse_args()
     tokens, width = args.tokens, args.heads * HEAD
 

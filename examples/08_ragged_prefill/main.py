@@ -44,10 +44,17 @@ def error(data: dict[str, np.ndarray], window: int) -> float:
     return worst
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sequences", type=int, default=12)
-    parser.add_argument("--longest", type=int, default=1000, help="tokens of a sequence")
+    parser.add_argument("--longest", type=positive, default=1000, help="tokens of a sequence")
     parser.add_argument("--window", type=int, default=128, help="keys that a query sees, of all")
     parser.add_argument("--workers", type=int, default=0, help="0: one per core")
     args = parser.parse_args()

@@ -98,11 +98,18 @@ def attention(x, w, cos, sin, latent, keys):
     return w["Wo"] @ values.ravel(), len(seen)
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=6)
-    parser.add_argument("--longest", type=int, default=3000)
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--sequences", type=positive, default=6)
+    parser.add_argument("--longest", type=positive, default=3000)
+    parser.add_argument("--steps", type=positive, default=3)
     args = parser.parse_args()
 
     rng = np.random.default_rng(0)
@@ -111,7 +118,7 @@ def main() -> int:
     wide = {name: value.astype(np.float64) for name, value in w.items()}
     angles = np.outer(np.arange(room), 1e-4 ** (np.arange(SHAPE.rope // 2) / (SHAPE.rope // 2)))
     cos, sin = np.cos(angles), np.sin(angles)
-    lengths = np.geomspace(100, args.longest, n).astype(np.int32)
+    lengths = np.geomspace(min(100, args.longest), args.longest, n).astype(np.int32)
     x, y = rng.standard_normal((2, n, SHAPE.d_model), np.float32)
 
     arrays = {**w, "cos": cos.astype(np.float32), "sin": sin.astype(np.float32), "X": x, "Y": y}

@@ -37,10 +37,11 @@ class Record:
     widths: set[int] = field(default_factory=set)
 
     @property
-    def grown(self) -> float:
-        """MB by which steps from the tenth on, of one run each, made the process larger."""
+    def grown(self) -> float | None:
+        """MB by which steps from the tenth on, of one run each, made the process larger; None if
+        there are too few of them to say."""
         singles = self.resident[10:-1]
-        return (singles[-1] - singles[0]) / 2**20 if singles else 0.0
+        return (singles[-1] - singles[0]) / 2**20 if len(singles) > 1 else None
 
 
 def resident_bytes() -> int:
@@ -140,7 +141,7 @@ def compare(reference: Reference, first: Any, record: Record) -> tuple[float, in
     size = np.linalg.norm(exact, axis=(1, 2))
     errors = np.linalg.norm(record.logits - exact, axis=(1, 2)) / size
     two = np.sort(exact, axis=2)[:, :, -2:]
-    apart = (two[:, :, 1] - two[:, :, 0]) / np.abs(exact).max(axis=2)
+    apart = (two[:, :, -1] - two[:, :, 0]) / np.abs(exact).max(axis=2)
     wrong = (exact.argmax(axis=2) != record.tokens) & (apart > NEAR)
     return float(np.nanmax(errors)), int(wrong.sum()), float(apart.min())
 
@@ -154,18 +155,26 @@ def report(program: Program, model: LlamaModel, record: Record, compiled: float)
     print(f"plan     {program.plan.task_bytes} bytes, compiled once, in {compiled:.1f} s")
     print(f"caches   {PROMPTS} tokens grew to {tuple(model.lens.tolist())};")
     print(f"         page tables of {min(record.widths)} to {max(record.widths)} columns")
-    print(f"memory   {record.grown:+.1f} MB since step 10")
+    grown = record.grown
+    print(f"memory   {'too few steps' if grown is None else f'{grown:+.1f} MB since step 10'}")
     print(
         f"steps    {len(record.tokens)} of about {tasks} tasks: {took * 1e3:.1f} ms each,", end=""
     )
     print(f" {count / took:.0f} tokens/s, {tasks / took / 1e3:.0f} thousand tasks/s")
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=positive, default=100)
     parser.add_argument("--layers", type=int, default=8)
-    parser.add_argument("--vocab", type=int, default=4096)
+    parser.add_argument("--vocab", type=positive, default=4096)
     parser.add_argument("--workers", type=int, default=0, help="0: one per core")
     args = parser.parse_args()
 
@@ -176,12 +185,11 @@ def main() -> int:
     program = model.workload().compile(num_threads=args.workers)
     compiled = time.perf_counter() - begin
     os.environ["PTO_WSP_NO_JIT"] = "1"  # from here on, compiling anything is an error
-    plan = program.plan
     record = decode(program, model, args.steps)
     worst, wrong, margin = compare(reference, first, record)
 
     report(program, model, record, compiled)
-    good = worst <= NEAR and wrong == 0 and program.plan is plan and record.grown <= 4
+    good = worst <= NEAR and wrong == 0 and (record.grown is None or record.grown <= 4)
     print(f"tokens   {wrong} of {record.tokens.size} are not those of float64, whose two largest")
     print(f"         logits are at least {margin:.0e} apart")
     print(f"verdict  {'OK' if good else 'WRONG'}: logits at most {worst:.1e} from float64")

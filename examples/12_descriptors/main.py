@@ -134,14 +134,21 @@ def staged(count: int) -> bool:
     return bool((out == 128).all())
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=24)
-    parser.add_argument("--blocks", type=int, default=64, help="tiles of all rows of a launch")
+    parser.add_argument("--rows", type=positive, default=24)
+    parser.add_argument("--blocks", type=positive, default=64, help="tiles of all rows of a launch")
     args = parser.parse_args()
     rng = np.random.default_rng(0)
     good = True
-    for count in (args.rows, args.rows // 2):  # other lengths and numbers, one plan
+    for count in (args.rows, max(1, args.rows // 2)):  # other lengths and numbers, one plan
         lengths = np.exp(rng.uniform(np.log(64), np.log(LONGEST), count)).astype(np.int64)
         good = ragged(lengths, args.blocks, rng) and good
     good = staged(args.rows) and good

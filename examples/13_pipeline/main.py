@@ -90,9 +90,16 @@ def busy(program: Program) -> list[float]:
     return (100 * shares).tolist()
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tiles", type=int, default=64)
+    parser.add_argument("--tiles", type=positive, default=64)
     parser.add_argument("--trace", type=Path, default=None, help="where the Perfetto trace goes")
     args = parser.parse_args()
     x = np.random.default_rng(0).standard_normal((args.tiles, ROWS, COLS), np.float32)

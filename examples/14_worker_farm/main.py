@@ -133,9 +133,16 @@ def expected(steps: np.ndarray) -> np.ndarray:
     return np.array([[item, value] for item, value in enumerate(values)], np.uint64)
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=48)
+    parser.add_argument("--items", type=positive, default=48)
     parser.add_argument("--trace", type=Path, default=None, help="where the Perfetto trace goes")
     args = parser.parse_args()
     steps = np.random.default_rng(0).integers(1, 40, args.items)

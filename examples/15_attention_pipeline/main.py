@@ -97,9 +97,16 @@ def simulated(work: Workload, vector: int, cube: int) -> int:
         return int(program.trace["end_ns"].max())
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--heads", type=positive, default=8)
     parser.add_argument("--trace", type=Path, default=None, help="where the Perfetto trace goes")
     args = parser.parse_args()
     rng = np.random.default_rng(0)

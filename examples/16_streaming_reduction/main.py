@@ -144,9 +144,16 @@ def simulated(work: Workload) -> Program:
     return program
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tiles", type=int, default=64)
+    parser.add_argument("--tiles", type=positive, default=64)
     parser.add_argument("--trace", type=Path, default=None, help="where the Perfetto trace goes")
     args = parser.parse_args()
     x = np.random.default_rng(0).normal(1000, 1, (args.tiles, ROWS, COLS)).astype(np.float32)

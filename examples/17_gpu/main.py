@@ -94,10 +94,17 @@ def decode(sequences: int, longest: int) -> bool:
     return error < 1e-4
 
 
+def positive(text: str) -> int:
+    """An argument that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=64 if WHERE == "cuda" else 2)
-    parser.add_argument("--longest", type=int, default=4096 if WHERE == "cuda" else 40)
+    parser.add_argument("--sequences", type=positive, default=64 if WHERE == "cuda" else 2)
+    parser.add_argument("--longest", type=positive, default=4096 if WHERE == "cuda" else 40)
     options = parser.parse_args()
     torch.manual_seed(7)
     print("on", torch.cuda.get_device_name() if WHERE == "cuda" else "Triton's interpreter")

@@ -46,6 +46,7 @@ def compile_workload(workload: Workload, target: str = "cpu_sim", **options: obj
         plan = _plans[workload] = _checked(lower(run_passes(traced.module)))
     program = load(plan, target, traced.callables, options, traced.defaults)
     program.add_ports(traced.host_ends)
+    program.name_stages(traced.bound)
     policy = workload.schedule.trace
     if policy is not None and policy.path is not None:
         program.trace_to(_trace_path(policy.path))

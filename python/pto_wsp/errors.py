@@ -17,8 +17,8 @@ class PtoError(Exception):
     """Base of all errors raised by pto_wsp.
 
     `code` names the kind of mistake, which docs/errors.md explains; `message` says what happened,
-    `loc` where in the user's source, `why` gives the reason and `fix` what to change; `str(error)`
-    shows all of them with the source line.
+    `loc` where in the user's source, `note` what else has to do with it, `why` gives the reason and
+    `fix` what to change; `str(error)` shows all of them with the source line.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class PtoError(Exception):
         self.code = code
         self.message = message
         self.loc = loc
+        self.note: str | None = None
         self.why = why
         self.fix = fix
 
@@ -41,6 +42,8 @@ class PtoError(Exception):
         parts = [f"[{self.code.value}] {self.message}"]
         if self.loc is not None:
             parts.append(self.loc.render())
+        if self.note is not None:
+            parts.append(f"  note: {self.note}")
         if self.why is not None:
             parts.append(f"  why: {self.why}")
         if self.fix is not None:
@@ -109,7 +112,9 @@ class RaceTask:
 
     def __str__(self) -> str:
         call = f"{self.kernel}[{', '.join(map(str, self.indices))}]"
-        where = "" if self.loc is None else f" ({self.loc.file}:{self.loc.line})"
+        loc = self.loc
+        inside = "" if loc is None or loc.inside is None else f" {loc.inside}"
+        where = "" if loc is None else f" ({loc.file}:{loc.line}{inside})"
         return " ".join(part for part in (f"{call}{where}", self.region, self.note) if part)
 
 

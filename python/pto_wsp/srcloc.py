@@ -6,45 +6,72 @@ import inspect
 import itertools
 import linecache
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType
+from typing import TypeVar
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# Workloads that come with the package are written like those of users, and count as such.
+# Workloads and kernels that come with the package are written like those of users. Names of
+# variables are taken from there, but errors point at who called them.
 _WORKLOADS = PACKAGE_DIR + "workloads" + os.sep
+_LIBRARIES = (_WORKLOADS, PACKAGE_DIR + os.path.join("kernels", "library") + os.sep)
 _PACKAGE = __name__.partition(".")[0] + "."
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Where in a ready workload or kernel something is that a line of the user's led to: the
+    function that the user called, and a file of its package."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"in {self.function}, {self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
 class SrcLoc:
-    """A span on one line of a file. Columns count from 1; 0 means unknown."""
+    """A span on one line of a file. Columns count from 1; 0 means unknown. `inside`: that line only
+    called what is meant."""
 
     file: str
     line: int
     col: int = 0
     end_col: int = 0
+    inside: Inside | None = None
 
     def __str__(self) -> str:
+        return self.place + ("" if self.inside is None else f" {self.inside}")
+
+    @property
+    def place(self) -> str:
+        """The user's file, line and column."""
         return f"{self.file}:{self.line}" + (f":{self.col}" if self.col else "")
 
     def render(self) -> str:
-        """The place, its source line, and a caret under the span."""
-        head = f"  --> {self}"
+        """The place, its source line, a caret under the span, and what is meant inside of it."""
+        lines = [f"  --> {self.place}"]
         # Absolute, since linecache would look for a relative name on sys.path as well.
         text = linecache.getline(os.path.abspath(self.file), self.line).rstrip("\n")
-        if not text:
-            return head
         number = str(self.line)
-        lines = [head, f"  {number} | {text}"]
-        if self.col:
+        if text:
+            lines.append(f"  {number} | {text}")
+        if text and self.col:
             width = max(1, self.end_col - self.col)
             lead = "".join("\t" if c == "\t" else " " for c in text[: self.col - 1])
             lines.append(f"  {' ' * len(number)} | {lead}{'^' * width}")
+        if self.inside is not None:
+            lines.append(f"  note: {self.inside}")
         return "\n".join(lines)
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame on the stack that is not part of this package."""
+    """The innermost frame on the stack that writes workloads or calls this package; ready workloads
+    count as well."""
     frame = inspect.currentframe()
     while frame is not None and is_ours(frame):
         frame = frame.f_back
@@ -52,12 +79,15 @@ def user_frame() -> FrameType | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame runs code of this package."""
+    """Whether a frame runs code of this package, other than of ready workloads."""
+    return _is_package(frame) and not frame.f_code.co_filename.startswith(_WORKLOADS)
+
+
+def _is_package(frame: FrameType) -> bool:
     # Methods that dataclasses generate have no file, but the globals of their class's module.
     file = frame.f_code.co_filename
     module = str(frame.f_globals.get("__name__", ""))
-    inside = file.startswith(PACKAGE_DIR) and not file.startswith(_WORKLOADS)
-    return inside or (file == "<string>" and module.startswith(_PACKAGE))
+    return file.startswith(PACKAGE_DIR) or (file == "<string>" and module.startswith(_PACKAGE))
 
 
 def of_frame(frame: FrameType | None) -> SrcLoc | None:
@@ -86,6 +116,52 @@ def of_instruction(code: CodeType, offset: int) -> SrcLoc | None:
     return SrcLoc(code.co_filename, line, first, last)
 
 
+def call_for(
+    loc: SrcLoc | None, function: Callable[..., Result], arguments: dict[str, object]
+) -> Result:
+    """Calls a function that the user has called at `loc`, and that runs only now. What it does
+    inside this package is the work of that line."""
+    return function(**arguments)
+
+
 def here() -> SrcLoc | None:
-    """The user's line that led to this call."""
-    return of_frame(user_frame())
+    """The user's line that led to this call, with the place in a ready workload or kernel that did,
+    if it was one."""
+    return _outside(inspect.currentframe(), None)
+
+
+def of_user(loc: SrcLoc | None, name: str) -> SrcLoc | None:
+    """A place; if it is one in kernel `name` of this package, the user's line that led here."""
+    if loc is None or not loc.file.startswith(_LIBRARIES):
+        return loc
+    found = _outside(inspect.currentframe(), _inside(loc.file, loc.line, name))
+    return loc if found is None else found
+
+
+def _outside(frame: FrameType | None, inside: Inside | None) -> SrcLoc | None:
+    """The user's line behind a frame, which stands inside there."""
+    library: FrameType | None = None
+    while frame is not None and _is_package(frame):
+        code = frame.f_code
+        if code.co_filename.startswith(_LIBRARIES):
+            function = code.co_qualname.partition(".")[0]
+            inside = inside or _inside(code.co_filename, frame.f_lineno, function)
+            inside, library = _called(inside, code.co_filename, function), library or frame
+        if code is call_for.__code__ and frame.f_locals["loc"] is not None:
+            return replace(frame.f_locals["loc"], inside=inside)
+        frame = frame.f_back
+    if frame is not None and frame.f_globals.get("__name__") == "threading":
+        frame = None  # nobody called: a thread of this package, or one that does nothing else
+    found = of_frame(frame)
+    return of_frame(library) if found is None else replace(found, inside=inside)
+
+
+def _inside(file: str, line: int, function: str) -> Inside:
+    package = file[len(PACKAGE_DIR) :].split(os.sep)[0]
+    path = os.path.relpath(file, PACKAGE_DIR + package).replace(os.sep, "/")
+    return Inside(f"{_PACKAGE}{package}.{function}", path, line)
+
+
+def _called(inside: Inside, file: str, function: str) -> Inside:
+    """The same, called through a function further out."""
+    return replace(inside, function=_inside(file, 0, function).function)

@@ -231,9 +231,11 @@ def test_lengths_have_to_fit_the_loop() -> None:
     values = {"n": 2, "lens": np.array([1, 1, 1]), "X": np.zeros((3, 4), np.float32)}
     with pytest.raises(ExecutionError) as caught:
         execute(plan, values, visit=lambda x: None)
+    assert caught.value.loc is not None
     assert str(caught.value) == (
         "[PTO406] array 'lens' has 3 lengths, but axis 'batch' has 2 iterations\n"
-        "  --> user.py:3\n"
+        f"{caught.value.loc.render()}\n"
+        "  note: declared at user.py:3\n"
         "  why: every index of the outer axis needs its length\n"
         "  fix: bind one length for each iteration, and both names in the same execute(...)"
     )

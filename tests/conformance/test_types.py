@@ -280,6 +280,8 @@ def test_order_in_memory_is_checked_at_execute(
     assert raised.value.message == (
         f"tensor 'X' has the stride {has} in dimension 0, its layout says {says}"
     )
-    assert raised.value.loc == X.loc
+    assert raised.value.loc is not None
+    assert raised.value.loc.file == __file__
+    assert raised.value.note == f"declared at {X.loc}"
     assert raised.value.why
     assert raised.value.fix

@@ -29,6 +29,7 @@ from pto_wsp import (
     Schedule,
     ScheduleError,
     Space,
+    StartPolicy,
     Tensor,
     Tile,
     TracePolicy,
@@ -254,7 +255,9 @@ def test_a_graph_waits_for_its_own_sequence() -> None:
     before, behind = stages(keys, table)
     graph = Graph("serve").stage("prefill", before).stage("decode", behind)
     work = graph.depends("decode.cache", "prefill.keys").workload()
-    program = work.task_graph(trace=TracePolicy.timestamps()).compile(num_threads=2)
+    # Nothing runs before all is generated, so no task has ended that another one waits for.
+    held = {"trace": TracePolicy.timestamps(), "start": StartPolicy.after_orchestration()}
+    program = work.task_graph(**held).compile(num_threads=2)
     out = np.zeros(3, np.float32)
     program.execute(out=out)
     assert out.tolist() == [10, 2, 14]
@@ -263,8 +266,9 @@ def test_a_graph_waits_for_its_own_sequence() -> None:
     trace = program.trace
     number = {int(row["seq"]): row for row in trace}
     waits = [(number[int(e["src"])], number[int(e["dst"])]) for e in program.edges]
-    for source, sink in waits:
-        assert source["indices"][0] == sink["indices"][0]  # of the same sequence
+    # Each sequence waits for all of its own keys, and for no others.
+    found = sorted((*source["indices"], sink["indices"][0]) for source, sink in waits)
+    assert found == [(b, t, b) for b, length in enumerate((5, 1, 7)) for t in range(length)]
     assert program.descriptors()["stage"].tolist() == [0] * 13 + [1] * 3
     seen = work.compile(target="reference")
     other = np.zeros(3, np.float32)

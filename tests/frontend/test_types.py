@@ -162,10 +162,13 @@ def test_directions() -> None:
     def work():
         copy(X[0], Y)
 
+    program = work().compile()
+    run = lambda: program.execute()  # noqa: E731  (its line is compared)
     with pytest.raises(ExecutionError) as refused:
-        work().compile().execute()
-    assert full_text(refused.value, Y.loc.line) == (
+        run()
+    assert full_text(refused.value, run.__code__.co_firstlineno) == (
         "[PTO407] tensor 'Y' is read-only, but tasks write it\n"
+        f"  note: declared at {Y.loc}\n"
         "  why: kernels write into the memory that is bound\n"
         "  fix: bind an array that may be written, or a copy of this one"
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.llm_model.child import PROMPTS, VOCAB
+from benchmarks.llm_model.child import SHAPE as MEASURED
 from pto_wsp import DenseDyn, PagedTensor, Tensor
 from pto_wsp.workloads import (
     KvCache,
@@ -17,9 +21,6 @@ from pto_wsp.workloads import (
     random_model,
 )
 
-torch = pytest.importorskip("torch")
-from benchmarks.llm_model.torch_model import TorchLlama  # noqa: E402  (needs torch)
-
 # Tiles of three sequences, chunks of 16 keys taken 8 at a time: few sequences are whole tiles.
 SHAPE = LlamaShape(
     d_model=48, heads=6, kv_heads=2, d_ff=80, head_dim=32, rows=3, cols=16, chunk=16, keys=8
@@ -28,18 +29,23 @@ LAYERS = 2
 LENS = [0, 1, 15, 16, 41]
 
 
-@pytest.fixture(autouse=True)
-def one_thread_of_torch():
-    """The matrices are tiny: a second thread would only wait for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def model(lens: list[int] = LENS, *, together: int = 1, seed: int = 0) -> LlamaModel:
-    sizes = {"layers": LAYERS, "vocab": 112, "steps": 101, "page": 8}
+def model(lens: list[int] = LENS, *, together: int = 1, seed: int = 0, **other: int) -> LlamaModel:
+    sizes = {"layers": LAYERS, "vocab": 112, "steps": 101, "page": 8, **other}
     return random_model(SHAPE, lens, **sizes, together=together, seed=seed)
+
+
+def in_float64(given: LlamaModel) -> Any:
+    """The same model in torch."""
+    torch = pytest.importorskip("torch")
+    from benchmarks.llm_model.torch_model import TorchLlama
+
+    return TorchLlama(given, torch.float64)
+
+
+def next_logits(exact: Any, given: LlamaModel) -> Any:
+    """What torch says behind the tokens that the model stands at."""
+    torch = pytest.importorskip("torch")
+    return exact.step(torch.from_numpy(given.tokens[0, :, 0].copy()).long()).numpy()
 
 
 def relative(found: Any, exact: Any) -> float:
@@ -48,8 +54,9 @@ def relative(found: Any, exact: Any) -> float:
 
 @pytest.mark.parametrize("target", ["cpu_sim", "reference"])
 def test_one_layer(target: str) -> None:
+    torch = pytest.importorskip("torch")
     given, which = model(), 1
-    exact = TorchLlama(given, torch.float64)
+    exact = in_float64(given)
     rng = np.random.default_rng(1)
     x = rng.standard_normal((len(LENS), SHAPE.d_model), np.float32)
     wanted = exact.layer(which, torch.from_numpy(x).double()).numpy()
@@ -76,23 +83,82 @@ def test_one_layer(target: str) -> None:
             assert relative(ours, wanted) < 1e-6
 
 
-def test_a_hundred_steps_of_one_plan() -> None:
+def test_a_hundred_steps_of_one_plan(compilations: list[str]) -> None:
     """Caches grow over page and chunk borders; nothing is compiled after the first step."""
     given = model()
-    exact = TorchLlama(given, torch.float64)
+    exact = in_float64(given)
     with given.workload().compile(num_threads=2) as program:
-        plan, columns = program.plan, set[int]()
+        plan, columns = program.plan.to_bytes(), set[int]()
+        assert compilations == ["trace", "lower", "load", "load_kernels"]
         for _ in range(100):
-            tokens = torch.from_numpy(given.tokens[0, :, 0].copy()).long()
+            logits = next_logits(exact, given)
             bound = given.bindings()
             columns.add(bound["table"].shape[1])
             program.execute(**bound)
-            logits = exact.step(tokens).numpy()
             assert relative(given.logits[0], logits) < 1e-5
             assert given.advance()[0].tolist() == logits.argmax(axis=1).tolist()
-        assert program.plan is plan
+        assert program.plan.to_bytes() == plan
+    assert len(compilations) == 4
     assert len(columns) > 5  # the table was bound in several widths
     assert given.lens.tolist() == [length + 100 for length in LENS]
+
+
+def test_memory_does_not_grow_with_steps(compilations: list[str]) -> None:
+    """Steps of as many tasks each, while sequences and page tables grow: what the core allocates,
+    what tasks are given to work in, and what Python holds stay as they were."""
+    given = random_model(
+        LlamaShape(d_model=48, heads=6, kv_heads=2, d_ff=80, head_dim=32, rows=3, cols=16),
+        [0, 3, 40],
+        layers=LAYERS,
+        vocab=50,
+        steps=60,
+        page=4,
+    )
+    with given.workload().compile(num_threads=2) as program:
+        compiled = len(compilations)
+        seen = np.zeros((60, 3), np.int64)  # made before: the steps are not to need new memory
+        held = np.zeros(60, np.int64)
+        tracemalloc.start()
+        for step in range(60):
+            program.execute(**given.bindings())
+            given.advance()
+            stats = program.stats
+            seen[step] = stats.tasks, stats.memory_bytes, stats.workspace_bytes
+            if step in (19, 59):
+                gc.collect()
+                held[step] = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(compilations) == compiled
+    assert (seen == seen[0]).all()
+    assert seen[0].all()
+    # A page table is wider by a column of 24 bytes every fourth step, and sequences own its pages.
+    assert held[59] - held[19] < 1500
+
+
+def test_a_step_of_the_measured_model_is_a_thousand_tasks() -> None:
+    given = random_model(MEASURED, PROMPTS, layers=8, vocab=VOCAB, steps=1)
+    program = given.workload().compile(target="reference")
+    assert program.num_tasks(**given.bindings()) >= 1000
+
+
+@pytest.mark.parametrize("vocab", [1, 5, 16, 113])
+def test_any_number_of_words(vocab: int) -> None:
+    given = model([0, 5, 17], vocab=vocab)
+    given.logits.fill(np.nan)
+    wanted = next_logits(in_float64(given), given)
+    with given.workload().compile(num_threads=2) as program:
+        program.execute(**given.bindings())
+    assert relative(given.logits[0], wanted) < 1e-6
+    assert given.advance()[0].tolist() == wanted.argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize(("lens", "layers"), [([], 2), ([3, 9], 0), ([], 0)])
+def test_no_sequences_and_no_layers(lens: list[int], layers: int) -> None:
+    given = model(lens, layers=layers)
+    with given.workload().compile(num_threads=2) as program:
+        program.execute(**given.bindings())
+    assert given.advance().shape == (1, len(lens))
+    assert not np.isnan(given.logits).any()
 
 
 def test_several_steps_in_one_run() -> None:
@@ -124,9 +190,8 @@ def test_fewer_layers_and_other_sequences_need_no_other_plan() -> None:
         other = model([4, 33], seed=3)
         names = {"tokens": other.tokens, "logits": other.logits, **other.weights}
         pools = {"keys": other.cache.keys, "values": other.cache.values}
-        exact = TorchLlama(other, torch.float64)
+        wanted = next_logits(in_float64(other), other)
         program.execute(**other.bindings(), **names, **pools, batch=2, layers=2)
-    wanted = exact.step(torch.from_numpy(other.tokens[0, :, 0]).long()).numpy()
     assert relative(other.logits[0], wanted) < 1e-6
 
 
@@ -149,11 +214,26 @@ def test_a_cache_gives_and_takes_pages() -> None:
     pages = [*table[0], table[2, 0]]
     assert len(set(pages)) == 3
     assert (table[3:] - table[:3])[[0, 0, 2], [0, 1, 0]].tolist() == [5, 5, 5]
-    with pytest.raises(MemoryError, match="all 5 pages"):
-        cache.reserve([5, 12, 4])
-    cache.release(1)
     cache.release(0)
     assert cache.reserve([0, 16, 4]).shape == (6, 4)
+
+
+def test_a_cache_that_is_too_small_gives_nobody_a_page() -> None:
+    cache = KvCache(layers=2, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
+    before = cache.reserve([5, 0, 4]).copy()
+    with pytest.raises(MemoryError, match="3 more are needed, and 2 of all 5 pages"):
+        cache.reserve([5, 12, 4])
+    assert np.array_equal(cache.table, before)
+    assert cache.reserve([5, 4, 8]).shape == (6, 2)  # room for smaller sequences is still there
+
+
+@pytest.mark.parametrize(
+    ("lens", "text"), [([1, 2, 3, 4], "4 lengths for 3 sequences"), ([1, -2], "of -2 tokens")]
+)
+def test_lengths_that_no_cache_has(lens: list[int], text: str) -> None:
+    cache = KvCache(layers=1, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
+    with pytest.raises(ValueError, match=text):
+        cache.reserve(lens)
 
 
 @pytest.mark.parametrize(
@@ -162,12 +242,21 @@ def test_a_cache_gives_and_takes_pages() -> None:
         ({"heads": 5}, "5 is no multiple of 2"),
         ({"cols": 20}, "32 is no multiple of 20"),
         ({"d_ff": 81}, "81 is no multiple of 16"),
+        ({"d_model": 50}, "50 is no multiple of 16"),
+        ({"head_dim": 33, "cols": 1}, "turns pairs of elements: 33 is no multiple of 2"),
+        ({"rows": 0}, "LlamaShape: rows is 0, not 1 or more"),
+        ({"kv_heads": 0}, "kv_heads is 0"),
     ],
 )
 def test_sizes_that_do_not_fit(wrong: dict[str, int], text: str) -> None:
     sizes = {"d_model": 48, "heads": 6, "kv_heads": 2, "d_ff": 80, "head_dim": 32, "cols": 16}
     with pytest.raises(ValueError, match=text):
         LlamaShape(**{**sizes, **wrong})
+
+
+def test_a_model_has_words() -> None:
+    with pytest.raises(ValueError, match="a model with 0 words"):
+        model(vocab=0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -23,8 +23,6 @@ from pto_wsp import (
 )
 from pto_wsp.workloads import DECODE_TIERS, Tier
 
-torch = pytest.importorskip("torch")
-
 # Tiers of small limits, so that small sequences reach all of them.
 SMALL = (Tier(40, 16, 0), Tier(160, 32, 64), Tier(640, 64, 128))
 NEAR = {DType.F32: 2e-6, DType.F16: 2e-3, DType.BF16: 1e-2}
@@ -106,6 +104,7 @@ def work(
 
 def expected(batch: Batch) -> Any:
     """By torch, in float64; zeros where there are no tokens."""
+    torch = pytest.importorskip("torch")
     _, page, kv_heads, dim = batch.k.shape
     wanted = np.zeros(batch.q.shape)
     for b, length in enumerate(batch.lens):

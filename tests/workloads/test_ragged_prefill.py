@@ -10,8 +10,6 @@ import pytest
 
 from pto_wsp import DenseDyn, Tensor, TracePolicy, Workload, workloads
 
-torch = pytest.importorskip("torch")
-
 HEADS, KV_HEADS, DIM = 4, 2, 24
 QUERIES = [0, 1, 7, 31, 32, 33, 100]
 
@@ -39,6 +37,7 @@ class Batch:
         return function(sequences, DenseDyn(HEADS), self.q_starts, self.k_starts, *arrays)
 
     def expected(self, *, causal: bool = True, window: int = 0) -> Any:
+        torch = pytest.importorskip("torch")
         wanted = np.zeros(self.q.shape)
         spans = zip(pairwise(self.q_starts), pairwise(self.k_starts), strict=True)
         for (a, b), (c, d) in spans:

@@ -57,7 +57,7 @@ class Tile:
         if not isinstance(dtype, DType) or len(legal) != len(sizes) or not legal:
             raise TypeCheckError(
                 Code.KERNEL_PARAMETER,
-                f"Tile[{', '.join(str(part) for part in parts)}]",
+                f"Tile[{', '.join(getattr(part, 'text', str(part)) for part in parts)}]",
                 loc=srcloc.here(),
                 why="a tile has positive sizes, a DType and, if it matters, a Location",
                 fix="write Tile[16, 128, DType.F32] or Tile[16, 128, DType.F32, Location.UB]",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pto_wsp import ir
 from pto_wsp.error_codes import Code
@@ -20,7 +20,7 @@ class Traced:
     """A workload as IR, with what cannot travel in it: the kernels, and the default bindings.
 
     `defaults` maps the names of extents to ints, of arrays to NumPy arrays, of tensors that have
-    data to Tensors.
+    data to Tensors; `bound` says of the bindings of a graph what they are in its stages.
     """
 
     module: ir.Module
@@ -28,6 +28,7 @@ class Traced:
     defaults: dict[str, Default]
     captured: tuple[Captured, ...] = ()
     host_ends: tuple[HostEnd, ...] = ()
+    bound: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def check_captured(self, error: type[CompileError | ExecutionError]) -> None:
         """Raises if an array has changed of which the plan has constants."""

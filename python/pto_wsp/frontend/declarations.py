@@ -39,7 +39,7 @@ class Declarations:
         if known is not None and known.kind is not decl.kind:
             raise _clash(decl.name, known.kind.value, decl.kind.value, loc)
         if known is not None and (known.dtype, known.rank) != (decl.dtype, decl.rank):
-            raise _clash(decl.name, _symbol_type(known), _symbol_type(decl), loc)
+            raise _clash(decl.name, type_text(known), type_text(decl), loc)
         if decl.name in self.tensors:
             raise _clash(decl.name, "tensor", decl.kind.value, loc)
         self._set_default(decl.name, default, loc)
@@ -51,7 +51,7 @@ class Declarations:
             raise _clash(decl.name, self.symbols[decl.name].kind.value, "tensor", loc)
         known = self.tensors.get(decl.name)
         if known is not None and known != decl:
-            raise _clash(decl.name, _type(known), _type(decl), loc)
+            raise _clash(decl.name, type_text(known), type_text(decl), loc)
         self._set_default(decl.name, default, loc)
         self.tensors.setdefault(decl.name, decl)
 
@@ -109,12 +109,11 @@ class KernelNames(Generic[Owner]):
         return name
 
 
-def _symbol_type(decl: ir.SymbolDecl) -> str:
-    rank = ", rank 2" if decl.rank == 2 else ""
-    return f"{decl.kind.value} of {decl.dtype.text}{rank}"
-
-
-def _type(decl: ir.TensorDecl) -> str:
+def type_text(decl: ir.SymbolDecl | ir.TensorDecl) -> str:
+    """What messages call a declaration."""
+    if isinstance(decl, ir.SymbolDecl):
+        rank = ", rank 2" if decl.rank == 2 else ""
+        return f"{decl.kind.value} of {decl.dtype.text}{rank}"
     if decl.kind is ir.TensorKind.TOKEN:
         return f"token of shape ({', '.join(ir.expr_text(size) for size in decl.shape)})"
     pages = "" if decl.pages is None else f" in {decl.pages.pool} by {decl.pages.table}"

@@ -222,8 +222,9 @@ class Kernel(BodyMethods):
         source = self.cpp_src or f"{self.fn.__module__}.{self.fn.__qualname__}"
         if self._tile is not None:
             source = self._tile.text(params)
+        loc = srcloc.of_user(self.loc, self.name)
         return ir.KernelDecl(
-            self.name, params, self.form, source, self.includes, self.loc, self.exec_unit
+            self.name, params, self.form, source, self.includes, loc, self.exec_unit
         )
 
     def _index(self, part: object) -> SymInt:

@@ -84,7 +84,7 @@ class _NestIterator(Iterator[Variables]):
             return
         frame = srcloc.user_frame()
         at_the_loop = frame is not None and frame.f_code is self._code
-        loc = srcloc.of_frame(frame) if at_the_loop else self._nest.pending.loc
+        loc = srcloc.here() if at_the_loop else self._nest.pending.loc
         self._nest.tracer.left_early(loc)
 
 

@@ -168,14 +168,14 @@ def _no_number(spelling: str) -> Callable[..., NoReturn]:
             raise CompileError(
                 Code.SYMBOL_AS_INDEX,
                 "a symbolic value indexes something that is not a parameter of the workload",
-                loc=srcloc.of_frame(frame),
+                loc=srcloc.here(),
                 why="Python reads it while the workload is traced, when the index has no number",
                 fix="pass the array to the workload; its parameter is read in each run: lens[b]",
             )
         raise CompileError(
             Code.SYMBOL_AS_NUMBER,
             f"a symbolic value cannot become a Python number ({spelling})",
-            loc=srcloc.of_frame(frame),
+            loc=srcloc.here(),
             why=_TRACED_ONCE,
             fix="loop with P(...) instead of range(...), and compute with it as it is",
         )

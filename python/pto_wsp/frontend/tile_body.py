@@ -7,7 +7,7 @@ from types import FunctionType
 
 import numpy as np
 
-from pto_wsp import ir
+from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
@@ -49,6 +49,9 @@ class TileBody:
                 known = trace_kernel(
                     self._name, self._function, [_traced(p) for p in params], self._loc
                 )
+            except CompileError as error:
+                error.loc = srcloc.of_user(error.loc, self._name)
+                raise
             finally:
                 context.active.reset(token)
             self._traced[params] = known

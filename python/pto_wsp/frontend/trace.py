@@ -452,7 +452,7 @@ def run(tracer: Tracer, function: Callable[..., object], arguments: dict[str, ob
     """Run the user's function once under the tracer; its values mean nothing afterwards."""
     token = context.active.set(tracer)
     try:
-        result = function(**arguments)
+        result = srcloc.call_for(tracer.scope.loc, function, arguments)
         body = tracer.finish()
     finally:
         context.active.reset(token)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from types import FunctionType
@@ -275,13 +275,17 @@ def _composed_inside(
     return Inlined(block, at, len(block.body))
 
 
-def staged(name: str, parts: Callable[[], list[Traced]]) -> Workload:
-    """The parts of a graph as one workload, without order between them."""
+def staged(
+    name: str, parts: Callable[[], tuple[list[Traced], Mapping[str, tuple[str, ...]]]]
+) -> Workload:
+    """The parts of a graph as one workload, without order between them; `parts` also says what
+    each binding is in them."""
     loc = srcloc.here()
 
     def make() -> Traced:
-        merged = merge("combine", parts(), loc)
-        return replace(merged, module=replace(merged.module, name=name))
+        traced, bound = parts()
+        merged = merge("combine", traced, loc)
+        return replace(merged, module=replace(merged.module, name=name), bound=bound)
 
     return _workload(name, _Once(make), DirectiveSet())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from pto_wsp.error_codes import Code
@@ -11,11 +12,12 @@ from pto_wsp.errors import PlanError
 from pto_wsp.plan.container import SectionData
 from pto_wsp.plan.enums import Section
 from pto_wsp.plan.records import DebugLine
-from pto_wsp.srcloc import SrcLoc
+from pto_wsp.srcloc import Inside, SrcLoc
 
 # Where the record (section, index) comes from.
 Locations: TypeAlias = Mapping[tuple[int, int], SrcLoc]
 
+_IN = ", "  # between the function that the user called and the file in which the record is
 _MAX_COLUMN = 0xFFFF
 _MAX_STRING = 0xFFFF
 
@@ -71,17 +73,34 @@ def encode_locations(locations: Locations) -> list[SectionData]:
             end_column=loc.end_col,
         )
         lines += record.pack()
+        if loc.inside is not None:
+            lines += _inside(section, index, loc.inside, strings).pack()
     return [
         SectionData.of(Section.DEBUG_LINE, bytes(lines)),
         SectionData.of(Section.DEBUG_STRING, strings.to_bytes()),
     ]
 
 
+def _inside(section: int, index: int, inside: Inside, strings: StringTable) -> DebugLine:
+    """A second line for a record: where it is in a ready workload or kernel."""
+    return DebugLine(
+        section=section,
+        column=0,
+        index=index,
+        file=strings.add(f"{inside.function}{_IN}{inside.file}"),
+        line=inside.line,
+        end_column=0,
+    )
+
+
 def decode_locations(lines: Iterable[DebugLine], strings: bytes) -> dict[tuple[int, int], SrcLoc]:
     """The positions that a file holds."""
-    return {
-        (line.section, line.index): SrcLoc(
-            read_string(strings, line.file), line.line, line.column, line.end_column
-        )
-        for line in lines
-    }
+    found: dict[tuple[int, int], SrcLoc] = {}
+    for line in lines:
+        key, file = (line.section, line.index), read_string(strings, line.file)
+        if key in found:
+            function, _, file = file.rpartition(_IN)
+            found[key] = replace(found[key], inside=Inside(function, file, line.line))
+        else:
+            found[key] = SrcLoc(file, line.line, line.column, line.end_column)
+    return found

@@ -15,7 +15,7 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError
 from pto_wsp.plan import Const, Plan, Section, Symbol, SymbolKind
-from pto_wsp.runtime.run_errors import run_error
+from pto_wsp.runtime.run_errors import of_call, run_error
 from pto_wsp.sharing import DeviceArray, NotShared, share
 from pto_wsp.srcloc import SrcLoc
 
@@ -62,6 +62,8 @@ class Binder:
             if current[i] is None and symbol.default_value < len(constants):
                 bits = constants[symbol.default_value].bits
                 current[i] = _number(DType(symbol.dtype), bits)
+        #: By what stages of a graph call it, the name under which it is bound.
+        self.of_stages: dict[str, str] = {}
         #: By symbol, what a run is given that names nothing else; None: it has to be named.
         self.values: tuple[Value | None, ...] = tuple(current)
 
@@ -83,7 +85,7 @@ class Binder:
                     f"this program has no name {name!r} to bind",
                     loc=srcloc.here(),
                     why=f"it binds {', '.join(self._names) or 'nothing'}",
-                    fix="names fixed at compile time (Dense[...], Python ints) cannot be rebound",
+                    fix=self._other_name(name),
                 )
             merged[index] = self._accept(index, value)
         for i, current in enumerate(self.values):
@@ -91,14 +93,25 @@ class Binder:
                 merged[i] = self._accept(i, current)
         if None in merged:
             missing = merged.index(None)
-            raise ExecutionError(
-                Code.UNBOUND_NAME,
-                f"nothing is bound to {self._names[missing]!r}",
-                loc=self._loc(missing),
-                why="it was made without data, so there is none to begin with",
-                fix=f"pass it to execute({self._names[missing]}=...)",
+            raise of_call(
+                ExecutionError(
+                    Code.UNBOUND_NAME,
+                    f"nothing is bound to {self._names[missing]!r}",
+                    loc=self._loc(missing),
+                    why="it was made without data, so there is none to begin with",
+                    fix=f"pass it to execute({self._names[missing]}=...)",
+                )
             )
         return cast("tuple[Bound, ...]", tuple(merged))
+
+    def _other_name(self, name: str) -> str:
+        """What to do about a name that is not there."""
+        parts = self.of_stages.items()
+        found = {bound for part, bound in parts if f".{part}".endswith(f".{name}")}
+        if found:
+            shown = " or ".join(map(repr, sorted(found)))
+            return f"stages have it as {shown}: execute(**{{{min(found)!r}: ...}})"
+        return "names fixed at compile time (Dense[...], Python ints) cannot be rebound"
 
     def has(self, name: str) -> bool:
         """Whether execute binds this name."""
@@ -182,16 +195,14 @@ class Binder:
         why: str = _COMPILED,
     ) -> ExecutionError:
         message = f"{self._names[index]!r} must be bound to {wanted}"
-        return ExecutionError(code, message, loc=self._loc(index), why=why, fix=fix)
+        return of_call(ExecutionError(code, message, loc=self._loc(index), why=why, fix=fix))
 
     def _not_shared(self, index: int, wanted: str, why: str, fix: str) -> ExecutionError:
-        return ExecutionError(
-            Code.MEMORY_NOT_SHARED,
-            f"{self._names[index]!r} must be bound to {wanted}",
-            loc=self._loc(index),
-            why=why,
-            fix=fix,
+        message = f"{self._names[index]!r} must be bound to {wanted}"
+        refused = ExecutionError(
+            Code.MEMORY_NOT_SHARED, message, loc=self._loc(index), why=why, fix=fix
         )
+        return of_call(refused)
 
     def _loc(self, index: int) -> SrcLoc | None:
         return self._plan.loc(Section.SYMBOL, index)
@@ -212,6 +223,14 @@ def show(value: Value) -> str:
     if isinstance(value, np.ndarray | DeviceArray):
         return f"{value.dtype}{list(value.shape)}"
     return str(value)
+
+
+def stage_lines(bound: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Which bindings of a graph several stages have, and which have the name of one."""
+    shared = {name: parts for name, parts in bound.items() if len(parts) > 1}
+    lines = [f"{name} is bound for {', '.join(parts)}" for name, parts in shared.items()]
+    alone = [name for name, parts in bound.items() if parts == (name,)]
+    return [*lines, f"bound for one stage: {', '.join(alone)}"] if alone else lines
 
 
 def _integer(value: object) -> int | None:

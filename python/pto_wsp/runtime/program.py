@@ -21,7 +21,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.host_ends import HostEnd
 from pto_wsp.plan import Plan
-from pto_wsp.runtime.bindings import Binder, Bound, Value, show
+from pto_wsp.runtime.bindings import Binder, Bound, Value, show, stage_lines
 from pto_wsp.runtime.descriptors import layout_of
 from pto_wsp.runtime.engine import (
     Control,
@@ -40,6 +40,7 @@ from pto_wsp.runtime.engine import (
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.ports import Port, bind_ports
 from pto_wsp.runtime.recording import decisions
+from pto_wsp.runtime.run_errors import of_call
 from pto_wsp.runtime.serialised import serialised
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.verified import VerifiedRun
@@ -107,6 +108,7 @@ class Program:
         self._trace_path: Path | None = None
         self._instances = itertools.count(2)
         self._ports: dict[str, Port] = {}
+        self._bound: Mapping[str, tuple[str, ...]] = {}
         _alive.add(self)
 
     @classmethod
@@ -134,6 +136,12 @@ class Program:
         self._ports = {end.channel: Port(end) for end in ends}
         if self._ports:
             self._quick = None  # each run has arrays of its own for them
+
+    def name_stages(self, bound: Mapping[str, tuple[str, ...]]) -> None:
+        """What each binding is in the stages of the graph that the program was made of."""
+        self._bound = bound
+        parts = {part: name for name, found in bound.items() for part in found}
+        self._binder.of_stages = parts
 
     def channel(self, channel: Any) -> Port:
         """The host's end of a channel that was made with `host=True`, by the channel or its name:
@@ -295,6 +303,7 @@ class Program:
         other._binder.values = self._binder.values
         other._check = self._check
         other.add_ports(port.spec for port in self._ports.values())
+        other.name_stages(self._bound)
         other._instances = self._instances
         if self._trace_path is not None:
             path = self._trace_path
@@ -401,11 +410,17 @@ class Program:
         assert self._single is not None, "the driver gives every program one"
         bound = self._binder.bind({})
         where = None if path is None else Path(path)
-        return self._single(bound, kernel, indices, axes, line=line, path=where)
+        try:
+            return self._single(bound, kernel, indices, axes, line=line, path=where)
+        except ExecutionError as error:
+            if error.code is Code.RUN_TASK:
+                of_call(error)
+            raise
 
     def explain(self) -> str:
         """Each directive of the schedule: how the target enforces it, and what it cost in the last
-        run; and each parallel loop whose iterations wait for each other."""
+        run; each parallel loop whose iterations wait for each other; and of a graph the bindings
+        that several stages have, or that have the name of a stage."""
         self._check_usable()
         stats = None if self._last is None else self._last.stats()
         workers = self._engine.workers
@@ -417,6 +432,7 @@ class Program:
             lines += [f"    cost: {entry.cost}"] if entry.cost else []
         lines += ["  no directives: all defaults"] if len(lines) == 1 else []
         lines += [f"  {line}" for line in serialised(self.plan, self._last_trace())]
+        lines += [f"  {line}" for line in stage_lines(self._bound)]
         return "\n".join(lines)
 
     def _last_trace(self) -> npt.NDArray[Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import (
@@ -60,6 +62,23 @@ _ADVICE = {
         "use fewer workers, compile(num_threads=2), or a smaller window or trace"),
 }  # fmt: skip
 
+# What a run was given, or was not: the mistake is in the call that gives it.
+_OF_VALUES = frozenset(
+    {
+        Code.UNBOUND_NAME,
+        Code.BINDING_TYPE,
+        Code.BINDING_RANK,
+        Code.BINDING_RANGE,
+        Code.LENGTHS,
+        Code.READ_ONLY,
+        Code.ARRAY_WRITTEN,
+        Code.BINDING_ORDER,
+        Code.PAGED_PARTS,
+        Code.MEMORY_NOT_SHARED,
+        Code.RUN_TASK,
+    }
+)
+
 _KINDS: dict[Code, type[ExecutionError]] = {
     Code.NETWORK_STUCK: DeadlockError,
     Code.CHANNEL_CLOSED: ChannelClosed,
@@ -74,7 +93,25 @@ def run_error(
     """A run that cannot start or cannot go on."""
     usual, fix = _ADVICE.get(code, (None, None))
     kind = _KINDS.get(code, ExecutionError)
-    return kind(code, message, loc=loc, why=why or usual, fix=fix)
+    return of_call(kind(code, message, loc=loc, why=why or usual, fix=fix))
+
+
+def of_call(error: ExecutionError) -> ExecutionError:
+    """The same error. If it is about the values of a run, or inside of a ready workload, which is
+    right but for its values, it points at the user's call that is under way, with a note of what it
+    pointed at."""
+    known, call = error.loc, srcloc.here()
+    is_value = error.code in _OF_VALUES
+    is_inside = known is not None and known.inside is not None
+    if call is None or not (is_value or is_inside):
+        return error
+    error.loc = call if known is None or is_value else replace(call, inside=known.inside)
+    if known is not None and (known.file, known.line) != (call.file, call.line):
+        is_call = is_inside or error.code is Code.RUN_TASK
+        error.note = (
+            f"{'called' if is_call else 'declared'} at {known if is_value else known.place}"
+        )
+    return error
 
 
 def tasks_depend_on_data() -> CompileError:

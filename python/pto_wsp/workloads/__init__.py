@@ -4,6 +4,7 @@ Each function makes a workload for sizes that are fixed in a plan, once; it is c
 arrays and tensors like any other, alone or inside another workload, given a schedule and compiled.
 """
 
+from pto_wsp.workloads.append import paged_append
 from pto_wsp.workloads.attention import paged_decode, ragged_prefill
 from pto_wsp.workloads.cutting import DECODE_TIERS, Tier, chunk_unit
 from pto_wsp.workloads.gpu_decode import GpuDecode
@@ -26,6 +27,7 @@ __all__ = [
     "llama_step",
     "moe_ffn",
     "page_pool",
+    "paged_append",
     "paged_decode",
     "ragged_prefill",
     "random_model",

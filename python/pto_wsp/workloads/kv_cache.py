@@ -47,14 +47,27 @@ class KvCache:
     @property
     def table(self) -> Array:
         """`[layers * sequences, pages]`, for PagedTensor."""
-        return self._table.reshape(self.layers * self.sequences, -1)
+        return self._table.reshape(self.layers * self.sequences, self._table.shape[2])
 
     def reserve(self, lens: npt.ArrayLike) -> Array:
-        """Room for `lens[b]` tokens of sequence b; the table."""
-        for b, length in enumerate(np.asarray(lens).tolist()):
-            while len(self._owned[b]) * self.page < length:
-                if not self._free:
-                    raise MemoryError(f"all {self.pages} pages of the cache are taken")
+        """Room for `lens[b]` tokens of sequence b; the table. If there are too few pages for all of
+        them, nobody gets one."""
+        lengths = [int(length) for length in np.asarray(lens).ravel()]
+        if len(lengths) > self.sequences:
+            raise ValueError(f"{len(lengths)} lengths for {self.sequences} sequences")
+        if min(lengths, default=0) < 0:
+            raise ValueError(f"a sequence of {min(lengths)} tokens")
+        missing = [
+            max(0, -(-length // self.page) - len(owned))
+            for length, owned in zip(lengths, self._owned, strict=False)
+        ]
+        if sum(missing) > len(self._free):
+            raise MemoryError(
+                f"{sum(missing)} more are needed, and {len(self._free)} of all {self.pages} pages "
+                "of the cache are free"
+            )
+        for b, count in enumerate(missing):
+            for _ in range(count):
                 self._give(b, self._free.pop())
         return self.table
 

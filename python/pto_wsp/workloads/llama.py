@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pto_wsp import DType, In, InOut, Kernel, Out, P, Tensor, Tile, kernel, kernels, pto, workload
 from pto_wsp import minimum as least
+from pto_wsp.workloads.parts import check_sizes, part, parts
 
 F32 = DType.F32
 
@@ -33,14 +34,16 @@ class LlamaShape:
     eps: float = 1e-5
 
     def __post_init__(self) -> None:
-        for what, number, part in (
+        check_sizes(self)
+        for what, number, size in (
             ("query heads share the heads of the cache", self.heads, self.kv_heads),
             ("a product is a part of a head", self.head_dim, self.cols),
             ("products cut d_model", self.d_model, self.cols),
             ("products cut d_ff", self.d_ff, self.cols),
+            ("rotary embedding turns pairs of elements", self.head_dim, 2),
         ):
-            if number % part:
-                raise ValueError(f"{what}: {number} is no multiple of {part}")
+            if number % size:
+                raise ValueError(f"{what}: {number} is no multiple of {size}")
 
     @property
     def group(self) -> int:
@@ -104,11 +107,12 @@ def _blocks(size: int, count):
 
 
 def _columns(shape: LlamaShape, width, count):
-    """Loops over the tiles of a product: their numbers, rows and columns. Tiles of the same columns
-    follow each other, since they read the same weights."""
-    for j in P(width // shape.cols):
+    """Loops over the tiles of a product: their numbers, rows and columns, of which the last tile
+    may have fewer. Tiles of the same columns follow each other, since they read the same
+    weights."""
+    for j in P(parts(width, shape.cols)):
         for i, rows in _blocks(shape.rows, count):
-            yield (j, i), rows, slice(j * shape.cols, j * shape.cols + shape.cols)
+            yield (j, i), rows, part(j, shape.cols, width)
 
 
 @functools.cache
@@ -180,15 +184,15 @@ def llama_layer(shape: LlamaShape):
                 split(b, h, mine, K, V, row, at + 1, out)
         for i, rows in _blocks(s.rows, count):
             join[i](mixed[rows], joined[rows])
-        for tile, rows, part in _columns(s, s.d_model, count):
-            add_product[tile](joined[rows], wo[layer, part], x[rows, part])
+        for tile, rows, cols in _columns(s, s.d_model, count):
+            add_product[tile](joined[rows], wo[layer, cols], x[rows, cols])
 
         for i, rows in _blocks(s.rows, count):
             norm[i](x[rows], norm_2[of], between[rows], s.eps)
-        for tile, rows, part in _columns(s, s.d_ff, count):
-            gated[tile](between[rows], w_gate[layer, part], w_up[layer, part], wide[rows, part])
-        for tile, rows, part in _columns(s, s.d_model, count):
-            add_product[tile](wide[rows], w_down[layer, part], x[rows, part])
+        for tile, rows, cols in _columns(s, s.d_ff, count):
+            gated[tile](between[rows], w_gate[layer, cols], w_up[layer, cols], wide[rows, cols])
+        for tile, rows, cols in _columns(s, s.d_model, count):
+            add_product[tile](wide[rows], w_down[layer, cols], x[rows, cols])
 
     return layer
 
@@ -256,8 +260,8 @@ def llama_step(shape: LlamaShape):
                 one_layer(batch, layer, at, x, K, V, cos, sin, *attention, *mlp)
             for i, rows in _blocks(s.rows, count):
                 norm[t, i](x[rows], norm_out, normed[rows], s.eps)
-            for tile, rows, part in _columns(s, vocab, count):
-                product[tile](normed[rows], head[part], logits[scores, rows, part])
+            for tile, rows, cols in _columns(s, vocab, count):
+                product[tile](normed[rows], head[cols], logits[scores, rows, cols])
             for b in P(batch):
                 this = slice(b, b + 1)
                 largest[t, b](logits[scores, this], tokens[t + 1, this])

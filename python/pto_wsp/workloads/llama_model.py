@@ -97,7 +97,7 @@ class LlamaModel:
 
     def bindings(self, steps: int = 1) -> dict[str, Any]:
         """What changes from run to run; the cache gets room for the tokens of this one."""
-        if (self.lens + steps).max() > self.positions:
+        if (self.lens + steps > self.positions).any():
             raise ValueError(f"a sequence would be longer than {self.positions} tokens")
         return {"steps": steps, "lens": self.lens, "table": self.cache.reserve(self.lens + steps)}
 
@@ -123,6 +123,8 @@ def random_model(
     """A model to try things with: random weights, and sequences of which random keys and values are
     in the cache, in place of a prefill. There is room for `steps` more tokens of each, of which one
     run makes at most `together`."""
+    if vocab < 1:
+        raise ValueError(f"a model with {vocab} words says nothing")
     rng = np.random.default_rng(seed)
     cache = KvCache(
         layers=layers,
@@ -140,5 +142,5 @@ def random_model(
     tokens = np.zeros((together + 1, len(prompts), 1), np.int32)
     tokens[0] = rng.integers(0, vocab, (len(prompts), 1))
     weights = random_weights(shape, layers, vocab, rng)
-    positions = max(prompts) + steps
-    return LlamaModel(shape, weights, cache, np.array(prompts), tokens, positions)
+    positions = max(prompts, default=0) + steps
+    return LlamaModel(shape, weights, cache, np.array(prompts, np.int64), tokens, positions)

@@ -2,6 +2,9 @@
 
 # Sizes are numbers or symbols, indices what a workload indexes tensors with.
 # pyright: basic
+import dataclasses
+from typing import Any
+
 from pto_wsp import Kernel, P, minimum
 from pto_wsp.frontend.scalar_expr import IntLike
 
@@ -13,7 +16,17 @@ def parts(total, size: int):
 
 def part(number, size: int, total) -> slice:
     """The elements of one part."""
-    return slice(number * size, minimum(number * size + size, total))
+    end = number * size + size
+    is_whole = isinstance(total, int) and total % size == 0  # what is known need not be computed
+    return slice(number * size, end if is_whole else minimum(end, total))
+
+
+def check_sizes(shape: Any) -> None:
+    """ValueError unless all sizes of a shape, which is a dataclass, are 1 or more."""
+    for field in dataclasses.fields(shape):
+        size = getattr(shape, field.name)
+        if field.type in (int, "int") and (not isinstance(size, int) or size < 1):
+            raise ValueError(f"{type(shape).__name__}: {field.name} is {size!r}, not 1 or more")
 
 
 class Product:

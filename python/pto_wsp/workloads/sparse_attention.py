@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pto_wsp import DType, P, Tensor, combine, kernels, minimum, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
-from pto_wsp.workloads.parts import Product, part, parts
+from pto_wsp.workloads.parts import Product, check_sizes, part, parts
 from pto_wsp.workloads.sparse_kernels import (
     absorbed_query,
     attend_latent,
@@ -47,6 +47,7 @@ class SparseAttentionShape:
         return self.kv_rank + self.rope
 
     def __post_init__(self) -> None:
+        check_sizes(self)
         if self.rope % 2:
             raise ValueError(f"rotary embedding turns pairs, {self.rope} is odd")
         if not self.rope <= self.index_dim:

@@ -107,7 +107,8 @@ def index_row(heads: int, dim: int, rope: int, eps: float) -> Kernel:
         low, high = _turned(normed[0:1, 0:half], normed[0:1, half:rope], cos, sin)
         pto.store(key[0:half], low)
         pto.store(key[half:rope], high)
-        pto.store(key[rope:dim], normed[0:1, rope:dim])
+        if rope < dim:
+            pto.store(key[rope:dim], normed[0:1, rope:dim])
         _turn(query, 0, query, 0, heads, half, cos, sin)
 
     return index_row

@@ -40,6 +40,7 @@ from pto_wsp.plan import (
     Tensor,
 )
 from pto_wsp.runtime.engine import TaskDump
+from pto_wsp.srcloc import SrcLoc
 
 _LOOPS = (Op.PARALLEL_FOR, Op.FOR_EACH, Op.SELECT, Op.LOOP_WHILE)
 _CONTROL = (Op.SLOT_SET, Op.SLOT_LOAD, Op.LET)
@@ -76,8 +77,7 @@ def find_site(plan: Plan, kernel: str, line: int | None) -> int:
     """The call of a kernel, by the name that the user gave it; ExecutionError if it is not one."""
     names, sites = plan.kernel_names, plan.records(Site)
     calls = [i for i, s in enumerate(sites) if kernel in (_plain(names, s), _full(names, s))]
-    locs = [plan.loc(Section.SITE, i) for i in calls]
-    lines = [0 if loc is None else loc.line for loc in locs]
+    lines = [_line(plan.loc(Section.SITE, i)) for i in calls]
     if not calls:
         known = ", ".join(sorted({_plain(names, s) for s in sites} - {""}))
         what = f"no task of this program runs a kernel {kernel!r}"
@@ -90,6 +90,14 @@ def find_site(plan: Plan, kernel: str, line: int | None) -> int:
         f"kernel {kernel!r} is called at {len(calls)} places",
         fix=f"say which: {', '.join(f'line={at}' for at in lines)}",
     )
+
+
+def _line(loc: SrcLoc | None) -> int:
+    """The line of a call; inside of a ready workload, where one of the user's stands for many, that
+    of the workload."""
+    if loc is None:
+        return 0
+    return loc.line if loc.inside is None else loc.inside.line
 
 
 def _full(names: tuple[str, ...], site: Site) -> str:
