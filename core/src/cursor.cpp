@@ -365,14 +365,7 @@ std::string describe_task(const BoundPlan& bound, u32 site, u64 task_id, const i
   std::string text = "task " + std::to_string(task_id) + " " +
                      std::string(plan.string(plan.get<Section::KERNEL>(s.kernel).name)) + "[";
   for (u32 l = 0; l < s.level; ++l) text += (l > 0 ? ", " : "") + std::to_string(loops[l]);
-  text += "]";
-  for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
-    const DebugLine line = plan.get<Section::DEBUG_LINE>(i);
-    if (line.section != static_cast<u16>(Section::SITE) || line.index != site) continue;
-    text += " (" + std::string(plan.string(line.file, Section::DEBUG_STRING)) + ":" +
-            std::to_string(line.line) + ")";
-  }
-  return text;
+  return text + "]" + line_of(plan, Section::SITE, site);
 }
 
 }  // namespace ptowsp

@@ -354,16 +354,7 @@ std::string Flow::waiting_report() {
 
 std::string Flow::generation_report(Made last) const {
   const PlanView& plan = plan_.plan();
-  const auto line = [&](u32 site) {
-    std::string text;
-    for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
-      const DebugLine at = plan.get<Section::DEBUG_LINE>(i);
-      if (at.section != static_cast<u16>(Section::SITE) || at.index != site) continue;
-      text = " (" + std::string(plan.string(at.file, Section::DEBUG_STRING)) + ":" +
-             std::to_string(at.line) + ")";
-    }
-    return text;
-  };
+  const auto line = [&](u32 site) { return line_of(plan, Section::SITE, site); };
   std::string text = "\n  generation, after " + std::to_string(made()) + " tasks, ";
   switch (last) {
     case Made::Full:

@@ -287,17 +287,6 @@ bool Network::check_gaps(Error* error) const {
 
 // --- reports -------------------------------------------------------------------------------------
 
-std::string Network::line(Section section, u32 record) const {
-  const PlanView& plan = plan_.plan();
-  for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
-    const DebugLine at = plan.get<Section::DEBUG_LINE>(i);
-    if (at.section != static_cast<u16>(section) || at.index != record) continue;
-    return " (" + std::string(plan.string(at.file, Section::DEBUG_STRING)) + ":" +
-           std::to_string(at.line) + ")";
-  }
-  return "";
-}
-
 std::string Network::name(const Actor& actor) const {
   const BoundProcess& process = plan_.processes()[actor.process];
   std::string text = "process '";
@@ -325,7 +314,7 @@ std::string Network::describe(const Actor& actor) const {
             channel + " (empty, " + std::to_string(s.in_use) + " of " +
             std::to_string(s.buffers.size()) + " buffers in use)";
   }
-  return text + line(Section::CODE, actor.cursor.pc);
+  return text + line_of(plan_.plan(), Section::CODE, actor.cursor.pc);
 }
 
 Error Network::stuck() const {

@@ -103,13 +103,7 @@ class OrderCheck {
     if (site.kernel != kNone) {
       text = std::string(plan_.string(plan_.get<Section::KERNEL>(site.kernel).name));
     }
-    for (u32 i = 0; i < plan_.count(Section::DEBUG_LINE); ++i) {
-      const DebugLine line = plan_.get<Section::DEBUG_LINE>(i);
-      if (line.section != static_cast<u16>(Section::SITE) || line.index != s) continue;
-      text += " (" + std::string(plan_.string(line.file, Section::DEBUG_STRING)) + ":" +
-              std::to_string(line.line) + ")";
-    }
-    return text;
+    return text + line_of(plan_, Section::SITE, s);
   }
 
   // Slots that iterations hand on to each other.

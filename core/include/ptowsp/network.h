@@ -110,7 +110,6 @@ class Network {
   Error stuck() const;
   std::string describe(const Actor& actor) const;
   std::string name(const Actor& actor) const;
-  std::string line(Section section, u32 record) const;
 
   const BoundPlan& plan_;
   std::vector<Actor> actors_;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -52,6 +53,18 @@ class PlanView {
   Header header_{};
   Table tables_[kTables]{};
 };
+
+// " (file:line)" of the user's line that a record comes from, or nothing. Of several the first is
+// the user's own, the others lie inside of what it called.
+inline std::string line_of(const PlanView& plan, Section section, u32 record) {
+  for (u32 i = 0; i < plan.count(Section::DEBUG_LINE); ++i) {
+    const DebugLine at = plan.get<Section::DEBUG_LINE>(i);
+    if (at.section != static_cast<u16>(section) || at.index != record) continue;
+    return " (" + std::string(plan.string(at.file, Section::DEBUG_STRING)) + ":" +
+           std::to_string(at.line) + ")";
+  }
+  return "";
+}
 
 // The value of a CONST.
 inline i64 constant_of(const Expr& e) {
