@@ -9,6 +9,7 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
+from pto_wsp.frontend.blocks import OpenLoop
 from pto_wsp.frontend.control_reads import element, place
 from pto_wsp.frontend.nests import Nest
 from pto_wsp.frontend.refusal import (
@@ -20,7 +21,7 @@ from pto_wsp.frontend.scalar_expr import SymInt, as_symint, atom
 from pto_wsp.frontend.sparse_rows import Row, SparseRows
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.frontend.tile_vars import tile_count
-from pto_wsp.frontend.trace import OpenLoop, Tracer, current
+from pto_wsp.frontend.trace import Tracer, current
 
 if TYPE_CHECKING:
     from pto_wsp.srcloc import SrcLoc

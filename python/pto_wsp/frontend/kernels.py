@@ -25,6 +25,7 @@ from pto_wsp.frontend.annotations import (
     constant_decl,
     param_of,
 )
+from pto_wsp.frontend.blocks import Pending
 from pto_wsp.frontend.handles import Handle, waits
 from pto_wsp.frontend.kernel_body import BodyMethods, body_form, tile_body
 from pto_wsp.frontend.scalar_expr import (
@@ -40,7 +41,7 @@ from pto_wsp.frontend.scalar_expr import (
 )
 from pto_wsp.frontend.tensor import DimRange, Region, Tensor
 from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
-from pto_wsp.frontend.trace import Pending, Tracer, current
+from pto_wsp.frontend.trace import Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
 _HEADER = re.compile(r"""(?:#\s*include\s*)?(<[^<>\n]+>|"[^"\n]+")""")

@@ -16,6 +16,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.frontend import trace
 from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_signature
+from pto_wsp.frontend.blocks import OpenBlock
 from pto_wsp.frontend.captures import captured_arrays
 from pto_wsp.frontend.compose import Traced, merge, of_a_network
 from pto_wsp.frontend.directives import Directives, Schedule
@@ -215,9 +216,7 @@ def _composed(form: str, parts: tuple[object, ...]) -> Workload:
 class Inlined:
     """The tasks of a workload that was called inside another one: statements of a body."""
 
-    def __init__(
-        self, block: trace.OpenBlock, start: int, end: int, *, is_network: bool = False
-    ) -> None:
+    def __init__(self, block: OpenBlock, start: int, end: int, *, is_network: bool = False) -> None:
         self.block = block
         self.start = start
         self.end = end
