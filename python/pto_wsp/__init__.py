@@ -74,6 +74,7 @@ from pto_wsp.frontend import combine as combine
 from pto_wsp.frontend import connect as connect
 from pto_wsp.frontend import consume as consume
 from pto_wsp.frontend import default as default
+from pto_wsp.frontend import emit as emit
 from pto_wsp.frontend import install_driver as _install_driver
 from pto_wsp.frontend import kernel as kernel
 from pto_wsp.frontend import maximum as maximum

@@ -24,6 +24,7 @@ from pto_wsp.frontend.conditions import slot_set_u64 as slot_set_u64
 from pto_wsp.frontend.conditions import slot_u64 as slot_u64
 from pto_wsp.frontend.directives import Schedule as Schedule
 from pto_wsp.frontend.driving import install_driver as install_driver
+from pto_wsp.frontend.emission import emit as emit
 from pto_wsp.frontend.events import record as record
 from pto_wsp.frontend.events import synchronize as synchronize
 from pto_wsp.frontend.graphs import Graph as Graph

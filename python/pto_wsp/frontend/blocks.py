@@ -80,6 +80,11 @@ class OpenLoop(OpenBlock):
         return atom(ir.LoopVar(self.var), self.scope)
 
     @property
+    def column_axis(self) -> str | None:
+        """The axis by which descriptors and schedules know the loop; messages have none."""
+        return None if self.head is None or isinstance(self.head, ir.Consume) else self.head.axis
+
+    @property
     def column(self) -> SymInt:
         return atom(ir.Column(self.var), self.scope)
 

@@ -249,6 +249,7 @@ class Pipe:
                 why="the processes of a program are there from its start to its end",
                 fix="put the loop into the processes",
             )
+        self._tracer.block.chain = None  # processes stand between conditions, and leave nothing
         self._open = self._tracer.open_branch(self.pending.loc)
 
     def __exit__(

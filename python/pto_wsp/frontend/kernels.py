@@ -80,11 +80,15 @@ class Kernel(BodyMethods):
 
     def __getitem__(self, indices: object) -> IndexedKernel:
         tracer = current(f"kernel {self.name}[...]")
-        parts = cast("tuple[object, ...]", indices) if isinstance(indices, tuple) else (indices,)
         pending = tracer.expect_use(
             f"{self.name}[...]", f"call it: {self.name}[...](...) generates a task"
         )
-        return IndexedKernel(self, tuple(self._index(part) for part in parts), pending)
+        return IndexedKernel(self, self.identity(indices), pending)
+
+    def identity(self, indices: object) -> tuple[SymInt, ...]:
+        """What stands in brackets: the indices of a task."""
+        parts = cast("tuple[object, ...]", indices) if isinstance(indices, tuple) else (indices,)
+        return tuple(self._index(part) for part in parts)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Handle:
         return self.call((), args, kwargs)
@@ -322,10 +326,14 @@ class Unsent(Handle):
         self._waited = waited
 
     def __getitem__(self, index: Any) -> Handle:
-        raise self._kernel.misses(self._message)
+        raise self.misses()
 
-    def wait(self) -> ir.After:
-        raise self._kernel.misses(self._message)
+    def waits(self) -> tuple[ir.After, ...]:
+        raise self.misses()
+
+    def misses(self) -> TypeCheckError:
+        """The error of what nobody sends."""
+        return self._kernel.misses(self._message)
 
     def complete(self, message: Tensor) -> Handle:
         """The call with the message in its place."""
@@ -345,8 +353,17 @@ class IndexedKernel:
         self._pending = pending
 
     def __call__(self, *args: Any, **kwargs: Any) -> Handle:
+        return self.call(args, kwargs)
+
+    def call(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        fields: Mapping[str, SymInt] | None = None,
+    ) -> Handle:
+        """The call with the fields of its descriptor."""
         self._pending.used = True
-        return self._kernel.call(self._indices, args, kwargs)
+        return self._kernel.call(self._indices, args, kwargs, fields)
 
 
 @overload

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -20,14 +19,14 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import DenseDyn
 from pto_wsp.frontend.axis_params import ArrayParam, AxisParam, LoopAxis
-from pto_wsp.frontend.conditions import otherwise, when
+from pto_wsp.frontend.conditions import when
 from pto_wsp.frontend.directives import Schedule
+from pto_wsp.frontend.emission import complete, emit
 from pto_wsp.frontend.handles import Handle
-from pto_wsp.frontend.kernels import Kernel
+from pto_wsp.frontend.kernels import IndexedKernel, Kernel
 from pto_wsp.frontend.reductions import reduce_max, reduce_sum, search
 from pto_wsp.frontend.scalar_expr import BoolLike, IntLike, SymInt, as_symint, atom
-from pto_wsp.frontend.tensor import Tensor
-from pto_wsp.frontend.tiers import Selected, Tier
+from pto_wsp.frontend.tiers import Selected
 from pto_wsp.frontend.tile_vars import tile_count
 from pto_wsp.frontend.trace import Tracer, current
 from pto_wsp.frontend.workloads import Workload, WorkloadFunction, workload
@@ -259,22 +258,20 @@ class SpaceView:
 
     def emit(
         self,
-        kernel: Kernel | Selected,
+        kernel: Kernel | IndexedKernel | Selected,
         /,
         *args: Any,
         fields: Mapping[str, IntLike] | None = None,
         **kwargs: Any,
-    ) -> Handle | None:
-        """Emits a descriptor: a task of the kernel, or of the tier that was selected. `fields` are
-        numbers that the descriptor has beside the indices of its loops."""
+    ) -> Handle:
+        """`emit` under the constraint of the space: work for which it does not hold is not
+        there."""
+        where = self._space.where
+        if where is None:
+            return emit(kernel, *args, fields=fields, **kwargs)
         tracer = current("emit(...)")
-        described = {name: as_symint(value) for name, value in (fields or {}).items()}
-        if self._space.where is None:
-            return _emit(kernel, args, kwargs, described)
-        with when(self._space.where(**self._indices(tracer, self._space.where))):
-            _emit(kernel, args, kwargs, described)
-        tracer.block.chain = None  # a condition behind it is not one of its own
-        return None
+        with tracer.apart(), when(where(**self._indices(tracer, where))):
+            return complete(emit(kernel, *args, fields=fields, **kwargs))
 
     def _indices(self, tracer: Tracer, where: Callable[..., BoolLike]) -> dict[str, SymInt]:
         """The variables of the loops that a constraint names."""
@@ -299,40 +296,6 @@ def _seen(tracer: Tracer, name: str, spec: AxisSpec, values: Mapping[str, object
         end = known if isinstance(bound, AxisParam) else as_symint(bound)
     size = as_symint(spec.tile) if isinstance(spec.tile, int) else None
     return SpaceAxis(name, spec, end, size)
-
-
-def _emit(
-    kernel: Kernel | Selected,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    fields: dict[str, SymInt],
-) -> Handle | None:
-    if isinstance(kernel, Kernel):
-        return kernel.call((), args, kwargs, fields)
-    if not isinstance(kernel, Selected):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise _error(
-            f"emit({type(kernel).__name__})",
-            "a descriptor is for a kernel or for a selected tier",
-            "pass a kernel, or select_tier(tiers, value)",
-        )
-    numbered = itertools.count()
-    for condition, variant in itertools.zip_longest(kernel.conditions, kernel.tiers.tiers):
-        with otherwise() if condition is None else when(condition):
-            _emit_tier(variant, next(numbered), args, kwargs, fields)
-    return None
-
-
-def _emit_tier(
-    variant: Tier,
-    number: int,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    fields: dict[str, SymInt],
-) -> None:
-    if variant.workspace is not None:
-        room = variant.workspace
-        kwargs = {**kwargs, "workspace": Tensor.temp(room.shape, room.dtype)}
-    variant.kernel.call((), args, kwargs, {"tier": as_symint(number), **fields})
 
 
 def _names(function: Callable[..., object]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from pto_wsp import srcloc
@@ -90,6 +90,11 @@ class Selected:
 
     tiers: Tiers
     conditions: tuple[SymBool, ...]  # of all but the default
+    indices: tuple[SymInt, ...] = ()  # that a task is given
+
+    def __getitem__(self, indices: object) -> Selected:
+        """The same with the indices of its task, for `emit`: `select_tier(t, n)[i, j]`."""
+        return replace(self, indices=self.tiers.tiers[0].kernel.identity(indices))
 
     @property
     def index(self) -> SymInt:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -210,6 +211,15 @@ class Tracer:
         self.blocks.pop()
         loop.close()
         self.emit(replace(head, body=tuple(loop.body)))
+
+    @contextmanager
+    def apart(self) -> Generator[None]:
+        """What is traced in between is a text of its own: its conditions continue no chain of the
+        text around it, and none behind it continues theirs."""
+        block = self.block
+        block.chain = None
+        yield
+        block.chain = None
 
     def open_branch(self, loc: SrcLoc | None) -> OpenBlock:
         self.check()

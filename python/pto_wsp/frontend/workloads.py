@@ -233,7 +233,8 @@ def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, 
     block = tracer.block
     start = len(block.body)
     processes = tracer.num_processes
-    result = function(**arguments)
+    with tracer.apart():
+        result = function(**arguments)
     if result is not None and not isinstance(result, trace.CallResult):
         raise CompileError(
             Code.WORKLOAD_FUNCTION,
@@ -242,7 +243,6 @@ def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, 
             why="a workload generates tasks and has no result",
             fix="remove the return value; tasks write their results to tensors",
         )
-    block.chain = None  # a condition behind it is not one of its own
     is_network = tracer.num_processes > processes
     return Inlined(block, start, len(block.body), is_network=is_network)
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pto_wsp import columns
+from pto_wsp.columns import KERNEL, STAGE, WORKSPACE
 from pto_wsp.plan import NONE, Alloc, Axis, Descriptor, Plan, Site, TaskKind
 
 ABSENT = 0xFFFF_FFFF  # the task has no such number
-KERNEL, STAGE, WORKSPACE = "kernel", "stage", "workspace"
 
 
 class Cell(IntEnum):
@@ -79,15 +80,12 @@ def _site_cells(plan: Plan, number: int, site: Site) -> dict[str, tuple[int, int
 
 
 def _loops(plan: Plan, site: Site) -> Iterator[tuple[int, str]]:
-    """The axes around a site with their levels, outermost first; the second of a name is name_2.
-    Messages that are consumed have a level and no axis."""
-    axes: list[tuple[int, str]] = []
+    """The loops around a site, outermost first: their levels and columns. Messages that are
+    consumed have a level and no axis."""
+    axes: list[Axis] = []
     axis = site.axis
     while axis != NONE:
-        record = plan.records(Axis)[axis]
-        axes.insert(0, (record.level, plan.string(record.name)))
-        axis = record.outer
-    seen: dict[str, int] = {}
-    for level, name in axes:
-        seen[name] = seen.get(name, 0) + 1
-        yield level, name if seen[name] == 1 else f"{name}_{seen[name]}"
+        axes.insert(0, plan.records(Axis)[axis])
+        axis = axes[0].outer
+    names = columns.of_loops(plan.string(each.name) for each in axes)
+    yield from zip((each.level for each in axes), names, strict=True)
