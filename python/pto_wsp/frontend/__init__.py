@@ -60,12 +60,12 @@ from pto_wsp.frontend.relayout import relayout as relayout
 from pto_wsp.frontend.scalar_expr import maximum as maximum
 from pto_wsp.frontend.scalar_expr import minimum as minimum
 from pto_wsp.frontend.scalar_expr import select as select
-from pto_wsp.frontend.spaces import AUTO as AUTO
-from pto_wsp.frontend.spaces import DYNAMIC as DYNAMIC
-from pto_wsp.frontend.spaces import PAD_LAST as PAD_LAST
+from pto_wsp.frontend.space_axes import AUTO as AUTO
+from pto_wsp.frontend.space_axes import DYNAMIC as DYNAMIC
+from pto_wsp.frontend.space_axes import PAD_LAST as PAD_LAST
+from pto_wsp.frontend.space_axes import axis as axis
 from pto_wsp.frontend.spaces import Generator as Generator
 from pto_wsp.frontend.spaces import Space as Space
-from pto_wsp.frontend.spaces import axis as axis
 from pto_wsp.frontend.tensor import Tensor as Tensor
 from pto_wsp.frontend.tensor_kinds import PagedTensor as PagedTensor
 from pto_wsp.frontend.tensor_kinds import Token as Token

@@ -69,6 +69,7 @@ class OpenLoop(OpenBlock):
 
     head: ir.Loop | ir.While | ir.Consume | None = None  # without its body
     axis: object = None  # the user's axis object, to which ragged and sparse axes refer
+    tile: SymInt | None = None  # what stands for its variable, if that has bounds
 
     @property
     def var(self) -> str:
@@ -78,6 +79,11 @@ class OpenLoop(OpenBlock):
     @property
     def variable(self) -> SymInt:
         return atom(ir.LoopVar(self.var), self.scope)
+
+    @property
+    def item(self) -> SymInt:
+        """What a `for` statement gets: the variable, or the tile of that number."""
+        return self.variable if self.tile is None else self.tile
 
     @property
     def column_axis(self) -> str | None:

@@ -68,7 +68,8 @@ class AxisNest(Nest[Variables]):
             return loop, loop.variable
         loop = self.tracer.open_loop(head, axis.key)
         tiles = axis.tile, axis.end, axis.first
-        return loop, TileVar.of(loop.variable, *tiles, padded=axis.padded)
+        loop.tile = TileVar.of(loop.variable, *tiles, padded=axis.padded)
+        return loop, loop.tile
 
     def _tile(self, param: AxisParam, tiled: Tiled, loop: OpenLoop) -> TileVar:
         inner = AxisParam(param.names["extent"], tiled.axis)

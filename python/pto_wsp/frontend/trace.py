@@ -38,6 +38,7 @@ class Tracer:
     def __init__(self, name: str, code: CodeType, loc: SrcLoc | None) -> None:
         self.scope = Scope("workload", name, loc)
         self.declared = Declarations()
+        self.depth = 0  # of workloads that call each other
         self.kernels = KernelNames[Hashable]()
         self.blocks: list[OpenBlock] = [OpenBlock(self.scope)]
         self._code = code
@@ -255,6 +256,7 @@ class Tracer:
     def load(self, region: ir.Region, loc: SrcLoc | None) -> SymInt:
         """The value of one element of a tensor, read here."""
         self.check()
+        _check_read_alone(region, loc)
         name, scope = self._hidden_slot(region.tensor, loc)
         self.emit(ir.SlotLoad(name, region, loc))
         return atom(ir.SlotRef(name), scope)
@@ -397,6 +399,21 @@ def run(tracer: Tracer, function: Callable[..., object], arguments: dict[str, ob
             fix="remove the return value; tasks write their results to tensors",
         )
     return body
+
+
+def _check_read_alone(region: ir.Region, loc: SrcLoc | None) -> None:
+    """Control reads an element at one line; which ones a reduction asks for is not known there."""
+    parts = (part for dim in region.dims for part in (dim.start, dim.extent))
+    if any(isinstance(node, ir.BoundVar) for part in parts for node in ir.walk_expr(part)):
+        raise CompileError(
+            Code.UNTRACEABLE,
+            f"tensor {region.tensor} is read inside a reduction or a search",
+            loc=loc,
+            why="control reads single elements of a tensor, once the tasks that write them have "
+            "ended",
+            fix=f"pass an array of integers for {region.tensor}, without Tensor(...), or reduce it "
+            "in a kernel and read the result",
+        )
 
 
 def _check_alive(tensor: object, name: str) -> None:

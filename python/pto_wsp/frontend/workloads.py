@@ -26,6 +26,8 @@ from pto_wsp.frontend.schedule import DirectiveSet
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.srcloc import SrcLoc
 
+_MOST_CALLS = 64  # of workloads inside each other
+
 
 class _Once:
     """Makes a value when it is first asked for. Safe to ask from several threads; a failure is not
@@ -229,12 +231,29 @@ class Inlined:
         raise AttributeError(name)
 
 
+def _check_depth(tracer: trace.Tracer, function: FunctionType) -> None:
+    """A workload that calls itself ends at a number of Python's, or never."""
+    if tracer.depth < _MOST_CALLS:
+        return
+    raise CompileError(
+        Code.COMPOSITION,
+        f"workload {function.__name__} inside {_MOST_CALLS} others",
+        loc=srcloc.here(),
+        why="a workload is traced once: one that calls itself does so again and again, whatever its"
+        " symbolic values would be",
+        fix="loop with P.seq(...) or P.loop_while(...)",
+    )
+
+
 def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, Any]) -> Any:
     block = tracer.block
     start = len(block.body)
     processes = tracer.num_processes
+    _check_depth(tracer, function)
+    tracer.depth += 1
     with tracer.apart():
         result = function(**arguments)
+    tracer.depth -= 1
     if result is not None and not isinstance(result, trace.CallResult):
         raise CompileError(
             Code.WORKLOAD_FUNCTION,

@@ -33,7 +33,8 @@ _ADVICE = {
     Code.ARITHMETIC: ("control computes with 64-bit integers, and every number has to be one",
         "leave such cases out with P.when(...), or give them a value with select(...)"),
     Code.NEGATIVE_EXTENT: ("loops run 0 times or more, and shapes count elements",
-        "use maximum(n, 0), or correct what the extent is made of"),
+        "use maximum(n, 0), maximum(n, start) where an axis has a start, or correct what the "
+        "extent is made of"),
     Code.PAGED_PARTS: ("the program was compiled for pages of one size",
         "bind a pool of [pages, tokens a page, ...], or leave page= out of PagedTensor(...)"),
     Code.PAGES: ("tokens are found through the page table, and a view lies on one page",
