@@ -37,6 +37,7 @@ from pto_wsp.runtime.engine import (
     TaskDump,
     Verifier,
 )
+from pto_wsp.runtime.pending import PendingRuns
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.ports import Port, bind_ports
 from pto_wsp.runtime.recording import decisions
@@ -99,8 +100,7 @@ class Program:
         self._quick = engine if verifier is None and isinstance(engine, QuickEngine) else None
         adopt = engine.adopt if isinstance(engine, DeviceEngine) else None
         self._binder = Binder(plan, defaults or {}, adopt)
-        self._pending: list[Run] = []
-        self._enqueued: Run | None = None
+        self._pending = PendingRuns()
         self._last: Run | None = None
         self._closed = False
         self._check: Callable[[], None] | None = None
@@ -212,7 +212,7 @@ class Program:
 
     def execute_async(self, **bindings: object) -> Program:
         """Starts a run and returns; `synchronize()` waits for it and raises its error."""
-        self._pending.append(self._start(bindings, asynchronous=True))
+        self._pending.add(self._start(bindings, asynchronous=True))
         return self
 
     def enqueue(self, **bindings: object) -> Program:
@@ -221,7 +221,7 @@ class Program:
         all have. On targets without streams, `execute`."""
         if not isinstance(self._engine, StreamEngine):
             return self.execute(**bindings)
-        self._enqueued = self._start(bindings, asynchronous=True)
+        self._pending.enqueue(self._start(bindings, asynchronous=True))
         return self
 
     def reserve(self, **bindings: object) -> Program:
@@ -240,17 +240,14 @@ class Program:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         first_error: BaseException | None = None
-        if self._enqueued is not None:
-            self._pending.append(self._enqueued)
-            self._enqueued = None
-        while self._pending:
+        self._pending.settle()
+        while (run := self._pending.first()) is not None:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            run = self._pending[0]
             try:
                 if not run.wait(left):
                     raise SynchronizeTimeout(
                         Code.RUN_NOT_ENDED,
-                        f"{len(self._pending)} run(s) not done after {timeout} s",
+                        f"{len(list(self._pending))} run(s) not done after {timeout} s",
                         loc=srcloc.here(),
                         why="synchronize(timeout=...) waits no longer than that",
                         fix="they go on; call synchronize() again",
@@ -262,21 +259,27 @@ class Program:
             except BaseException:
                 # Ctrl-C while waiting leaves the run where it is; a kernel's own has ended it.
                 if run.done():
-                    self._last = self._pending.pop(0)
+                    self._taken(run)
                 raise
-            self._last = self._pending.pop(0)
             try:
-                self._write_trace(self._last)
+                if self._taken(run):
+                    self._write_trace(run)
             except ExecutionError as error:
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
         return self
 
+    def _taken(self, run: Run) -> bool:
+        """A run has ended: whether this thread is the one to look at it."""
+        taken = self._pending.take(run)
+        if taken:
+            self._last = run
+        return taken
+
     def is_complete(self) -> bool:
         """Whether every run started so far has ended."""
-        started = self._pending if self._enqueued is None else [*self._pending, self._enqueued]
-        return all(run.done() for run in started)
+        return all(run.done() for run in self._pending)
 
     def instance(self) -> Program:
         """Another program of the same plan, kernels and current bindings, with workers of its own.
@@ -307,8 +310,12 @@ class Program:
             self._closed = True
             self._quick = None
             self._pending.clear()
-            self._enqueued = None
             self._engine.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called: then nothing runs any more."""
+        return self._closed
 
     def __enter__(self) -> Program:
         return self
