@@ -14,6 +14,7 @@ from pto_wsp import (
     DenseDyn,
     Deps,
     DType,
+    ExecutionError,
     In,
     InOut,
     Out,
@@ -201,6 +202,26 @@ def test_a_message_under_a_constraint() -> None:
     with pytest.raises(TypeCheckError, match="kernel fill is called with no y") as caught:
         launch(both(_message, where=lambda i: i > 0), a=np.zeros(4), b=np.zeros(4))
     assert caught.value.code is Code.KERNEL_CALL
+
+
+def test_a_workspace_beyond_the_limit() -> None:
+    large = tiers("large", default(put_large, Workspace((1000,), DType.F64)))
+
+    def body(s: Any, a: Any, b: Any, i: Any) -> None:
+        s.emit(select_tier(large, i), a[i : i + 1], 5)
+
+    options = {"workspace_limit": 9000, "num_threads": 2}
+    with pytest.raises(ExecutionError) as caught:
+        launch(both(body), a=np.zeros(4), b=np.zeros(4), options=options)
+    error = caught.value
+    assert error.code is Code.MACHINE_RESOURCES
+    assert error.message == (
+        "temporaries need 16000 bytes, of which those of 'put_large_workspace' are 2 times 8000, "
+        "and workspace_limit is 9000"
+    )
+    assert "raise workspace_limit" in (error.fix or "")
+    assert error.loc is not None
+    assert "select_tier(large, i)" in error.loc.render()
 
 
 # --- fields ---

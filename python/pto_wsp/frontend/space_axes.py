@@ -137,7 +137,7 @@ class SpaceAxis(LoopAxis):
         raise _error(
             f"axis {self.name} has no end",
             "it is DYNAMIC: the generator says where it ends",
-            f"write {self.name}(end)",
+            f"write s.{self.name}(end)",
         )
 
     @property

@@ -70,12 +70,17 @@ _KINDS: dict[Code, type[ExecutionError]] = {
 
 
 def run_error(
-    code: Code, message: str, *, loc: SrcLoc | None = None, why: str | None = None
+    code: Code,
+    message: str,
+    *,
+    loc: SrcLoc | None = None,
+    why: str | None = None,
+    fix: str | None = None,
 ) -> ExecutionError:
     """A run that cannot start or cannot go on."""
-    usual, fix = _ADVICE.get(code, (None, None))
+    usual, advice = _ADVICE.get(code, (None, None))
     kind = _KINDS.get(code, ExecutionError)
-    return kind(code, message, loc=loc, why=why or usual, fix=fix)
+    return kind(code, message, loc=loc, why=why or usual, fix=fix or advice)
 
 
 def tasks_depend_on_data() -> CompileError:
