@@ -56,8 +56,11 @@ def layout_of(plan: Plan) -> Layout:
     cells = np.zeros((len(sites), len(words), 2), np.uint32)
     for number, known in enumerate(sites):
         for column, (name, half) in enumerate(words):
-            kind, arg = known.get(name, (Cell.CONSTANT, ABSENT))
-            cells[number, column] = kind + half, arg
+            if name in known:
+                kind, arg = known[name]
+                cells[number, column] = kind + half, arg
+            else:
+                cells[number, column] = Cell.CONSTANT, ABSENT
     dtype = np.dtype([(name, np.uint64 if name == WORKSPACE else np.uint32) for name in names])
     return Layout(dtype, cells)
 

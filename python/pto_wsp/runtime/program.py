@@ -20,7 +20,7 @@ from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.host_ends import HostEnd
-from pto_wsp.plan import Plan
+from pto_wsp.plan import Feature, Plan
 from pto_wsp.runtime.bindings import Binder, Bound, Value, show
 from pto_wsp.runtime.descriptors import layout_of
 from pto_wsp.runtime.engine import (
@@ -41,6 +41,7 @@ from pto_wsp.runtime.pending import PendingRuns
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.ports import Port, bind_ports
 from pto_wsp.runtime.recording import decisions
+from pto_wsp.runtime.run_errors import tasks_depend_on_data
 from pto_wsp.runtime.serialised import serialised
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.verified import VerifiedRun
@@ -386,6 +387,8 @@ class Program:
         4294967295 stands where a task has no such number.
         """
         self._check_usable()
+        if Feature.DATA_DEPENDENT in self.plan.features:
+            raise tasks_depend_on_data()
         layout = layout_of(self.plan)
         return layout.rows(self._engine.descriptors(self._binder.bind(bindings), layout))
 
