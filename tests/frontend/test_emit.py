@@ -173,7 +173,7 @@ def test_emit_in_any_workload() -> None:
     program = made.compile().execute()
     assert out.tolist() == [3, 3, 3]
     rows = program.descriptors()
-    assert rows.dtype.names == ("kernel", "rows", "twice", "tier", "workspace")
+    assert rows.dtype.names == ("kernel", "rows", "tier", "twice", "workspace")
     assert rows["twice"].tolist()[::2] == [0, 2, 4]
 
 

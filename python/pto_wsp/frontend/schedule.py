@@ -243,7 +243,7 @@ class DirectiveSet:
                     loc=dict(self.locs).get(name),
                     why="nobody knows how often P.loop_while goes round"
                     if uncounted
-                    else "the workload has no loop over an axis of that name",
+                    else f"the workload has no loop over an axis {axis!r}",
                     fix=f"use one of {', '.join(map(repr, sorted(known)))}"
                     if known
                     else f"leave {name} out",

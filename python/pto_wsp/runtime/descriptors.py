@@ -49,7 +49,7 @@ class Layout:
 
 def layout_of(plan: Plan) -> Layout:
     sites = [_site_cells(plan, number, site) for number, site in enumerate(plan.records(Site))]
-    names = list(dict.fromkeys(name for cells in sites for name in cells))
+    names = _merged(sites)
     fields = {plan.string(record.name) for record in plan.records(Descriptor)}
     names.sort(key=lambda name: (name == WORKSPACE, name in fields, name != KERNEL, name != STAGE))
     words = [(name, half) for name in names for half in range(2 if name == WORKSPACE else 1)]
@@ -63,6 +63,18 @@ def layout_of(plan: Plan) -> Layout:
                 cells[number, column] = Cell.CONSTANT, ABSENT
     dtype = np.dtype([(name, np.uint64 if name == WORKSPACE else np.uint32) for name in names])
     return Layout(dtype, cells)
+
+
+def _merged(sites: list[dict[str, tuple[int, int]]]) -> list[str]:
+    """The columns of all sites; what stands behind a column in one of them does so here."""
+    names: list[str] = []
+    for cells in sites:
+        at = 0
+        for name in cells:
+            if name not in names:
+                names.insert(at, name)
+            at = names.index(name) + 1
+    return names
 
 
 def _site_cells(plan: Plan, number: int, site: Site) -> dict[str, tuple[int, int]]:

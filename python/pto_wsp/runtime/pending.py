@@ -45,9 +45,19 @@ class PendingRuns:
             return known
 
     def __iter__(self) -> Iterator[Run]:
-        """Those of this moment."""
+        """Those of this moment that are waited for one by one."""
         with self._lock:
-            return iter([*self._runs, *([] if self._enqueued is None else [self._enqueued])])
+            return iter(list(self._runs))
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def are_done(self) -> bool:
+        """Whether every run has ended, those that are enqueued among them."""
+        with self._lock:
+            enqueued = self._enqueued
+            runs = list(self._runs)
+        return all(run.done() for run in runs) and (enqueued is None or enqueued.done())
 
     def clear(self) -> None:
         with self._lock:

@@ -248,7 +248,7 @@ class Program:
                 if not run.wait(left):
                     raise SynchronizeTimeout(
                         Code.RUN_NOT_ENDED,
-                        f"{len(list(self._pending))} run(s) not done after {timeout} s",
+                        f"{len(self._pending)} run(s) not done after {timeout} s",
                         loc=srcloc.here(),
                         why="synchronize(timeout=...) waits no longer than that",
                         fix="they go on; call synchronize() again",
@@ -280,7 +280,7 @@ class Program:
 
     def is_complete(self) -> bool:
         """Whether every run started so far has ended."""
-        return all(run.done() for run in self._pending)
+        return self._pending.are_done()
 
     def instance(self) -> Program:
         """Another program of the same plan, kernels and current bindings, with workers of its own.
