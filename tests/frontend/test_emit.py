@@ -245,7 +245,7 @@ def fields_of(given: Any) -> Any:
 def test_names_that_a_field_cannot_have(name: Any) -> None:
     with pytest.raises(CompileError, match="with the field") as caught:
         fields_of({name: 1})
-    assert caught.value.code is Code.SPACE
+    assert caught.value.code is Code.DESCRIPTOR
     assert caught.value.loc is not None
     assert caught.value.loc.file == __file__
 

@@ -163,7 +163,7 @@ IN_GENERATORS: list[tuple[str, Code, Callable[[Any, Any, Any], None]]] = [
     ("space s has no axis j", Code.SPACE, _no_such_axis),
     ("array lens has no .shape", Code.PARAMETER_AS_VALUE, _length_of_an_array),
     (".start of a symbolic value that is no tile", Code.AXIS_KIND, _tile_of_no_tile),
-    ("workload _recursive inside 64 others", Code.COMPOSITION, _itself),
+    ("workload _recursive inside 64 others", Code.WORKLOAD_FUNCTION, _itself),
 ]
 
 

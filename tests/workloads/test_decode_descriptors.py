@@ -148,6 +148,16 @@ def test_sizes_that_make_no_sense(sizes: Any, options: Any, what: str) -> None:
     assert what in str(caught.value)
 
 
+def test_sizes_of_other_workloads() -> None:
+    with pytest.raises(ValueError, match="cols is 0, and has to be at least 1"):
+        workloads.ragged_prefill(4, 2, 16, cols=0)
+    with pytest.raises(ValueError, match="top_k is 0, and has to be at least 1"):
+        workloads.moe_ffn(6, 0, 32, 48)
+    for make in (workloads.ragged_prefill, workloads.moe_ffn):
+        with pytest.raises(ValueError, match=r"not for \[4\]"):
+            make([4], 2, 16, 48)  # pyright: ignore[reportArgumentType]
+
+
 # --- heads ---
 
 WRONG: list[tuple[str, dict[str, Any], dict[str, Any]]] = [

@@ -43,6 +43,7 @@ def emit(
         with tracer.apart():
             return _tiered(kernel, args, kwargs, described)
     raise _error(
+        Code.SPACE,
         f"emit({type(kernel).__name__})",
         "a descriptor is for a kernel or for a selected tier",
         "pass a kernel, or select_tier(tiers, value)",
@@ -90,12 +91,14 @@ def _described(tracer: Tracer, fields: Mapping[str, IntLike] | None) -> dict[str
         return {}
     if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _error(
+            Code.DESCRIPTOR,
             f"emit(..., fields={type(fields).__name__})",
             "a field is a number with a name",
             'write fields={"start": c.start, "stop": c.stop}',
         )
     if len(fields) > MAX_FIELDS:
         raise _error(
+            Code.DESCRIPTOR,
             f"emit(...) with {len(fields)} fields",
             f"a descriptor has at most {MAX_FIELDS} of them beside its indices",
             "leave out what follows from other fields or from the indices",
@@ -110,6 +113,7 @@ def _described(tracer: Tracer, fields: Mapping[str, IntLike] | None) -> dict[str
 def _check_name(name: object, loops: list[str]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise _error(
+            Code.DESCRIPTOR,
             f"emit(...) with the field {name!r}",
             "a field has a name, by which its column is asked for",
             'give it one of letters and digits: fields={"start": c.start}',
@@ -117,11 +121,12 @@ def _check_name(name: object, loops: list[str]) -> None:
     if name in columns.RESERVED or name in loops:
         whose = "the index of a loop" if name in loops else "one that descriptors have anyway"
         raise _error(
+            Code.DESCRIPTOR,
             f"emit(...) with the field {name!r}",
             f"the column of that name is {whose}",
             "give the field another name",
         )
 
 
-def _error(what: str, why: str, fix: str) -> CompileError:
-    return CompileError(Code.SPACE, what, loc=srcloc.here(), why=why, fix=fix)
+def _error(code: Code, what: str, why: str, fix: str) -> CompileError:
+    return CompileError(code, what, loc=srcloc.here(), why=why, fix=fix)

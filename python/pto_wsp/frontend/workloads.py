@@ -236,7 +236,7 @@ def _check_depth(tracer: trace.Tracer, function: FunctionType) -> None:
     if tracer.depth < _MOST_CALLS:
         return
     raise CompileError(
-        Code.COMPOSITION,
+        Code.WORKLOAD_FUNCTION,
         f"workload {function.__name__} inside {_MOST_CALLS} others",
         loc=srcloc.here(),
         why="a workload is traced once: one that calls itself does so again and again, whatever its"

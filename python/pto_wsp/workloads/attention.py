@@ -30,7 +30,8 @@ from pto_wsp import (
     tiers as kernel_tiers,
 )
 from pto_wsp.workloads.cutting import DECODE_TIERS, Cutting, Tier, ceil_div, chunk_unit
-from pto_wsp.workloads.heads import check_axis, check_counts, check_heads, elements_of
+from pto_wsp.workloads.factories import check_counts, made_once
+from pto_wsp.workloads.heads import check_axis, check_heads, elements_of
 
 _OUTSIDE = 1 << 40  # of every tensor
 
@@ -175,7 +176,7 @@ def _checked(tiers: object) -> tuple[Tier, ...]:
     raise ValueError(f"the tiers are {tiers!r}: pass some of workloads.Tier(limit, block, chunk)")
 
 
-@functools.cache
+@made_once
 def _paged_decode(kinds: _DecodeKinds, cutting: Cutting) -> Any:
     nothing = _zeros(kinds.group, kinds.dim, kinds.dtype)
     tasks_of_kv = kinds.kv_heads // kinds.together
@@ -207,7 +208,7 @@ def _paged_decode(kinds: _DecodeKinds, cutting: Cutting) -> Any:
     return paged_decode
 
 
-@functools.cache
+@made_once
 def ragged_prefill(
     heads: int,
     kv_heads: int,
@@ -232,6 +233,8 @@ def ragged_prefill(
     A task is `rows` queries of one head, and is given only the keys that one of them sees: what the
     mask hides is never read.
     """
+    counts = {"heads": heads, "kv_heads": kv_heads, "dim": dim, "rows": rows, "cols": cols}
+    check_counts("ragged_prefill", **counts)
     if window and not causal:
         raise ValueError("a sliding window ends at the query's own key: it takes causal=True")
     group = _group(heads, kv_heads)

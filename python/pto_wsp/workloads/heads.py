@@ -11,13 +11,6 @@ from pto_wsp.frontend.axis_params import AxisParam, extent_of
 from pto_wsp.frontend.trace import current
 
 
-def check_counts(workload: str, **counts: int) -> None:
-    """ValueError for a number of which there has to be at least one."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{workload}: {name} is {count!r}, and has to be at least 1")
-
-
 def check_axis(name: str, axis, count: int) -> None:
     """CompileError if an axis is known to have another number of elements."""
     given = axis.axis if isinstance(axis, AxisParam) else axis
