@@ -199,3 +199,16 @@ def _behind(statement: Callable[[Any], object]) -> Callable[[Any], None]:
 def test_a_call_ends_a_chain(statement: Any, target: str) -> None:
     with pytest.raises(CompileError, match=r"P.otherwise\(\) without a P.when"):
         run(target, _behind(statement))
+
+
+def test_a_pipe_ends_a_chain(target: str) -> None:
+    def piped(out: Any) -> None:
+        ch = Channel[Tile[1, DType.F64]]("ch", depth=1)
+        with P.pipe():
+            for _ in P(3):
+                send(ch, fill())
+            with consume(ch) as t:
+                add_tile(t, out[0:1])
+
+    with pytest.raises(CompileError, match=r"P.otherwise\(\) without a P.when"):
+        run(target, _behind(piped))

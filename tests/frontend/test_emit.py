@@ -139,6 +139,26 @@ def test_nobody_is_waited_for() -> None:
         launch(both(body), a=np.zeros(4), b=np.zeros(4), options={"verify": "full"})
 
 
+@pytest.mark.parametrize("target", ["cpu_sim", "reference"])
+@pytest.mark.parametrize("where", [None, lambda i: i != 1])
+def test_numbers_that_are_elements_of_tensors(where: Any, target: str) -> None:
+    """They are read once for all tiers, and may be used again behind a constraint."""
+    chosen = tiers("chosen", tier(lambda n: n < 2, add), default(add))
+    made = Space("made", where=where, i=axis(0, 4))
+
+    @made.generator
+    def generate(s: Any, lens: Any, out: Any) -> None:
+        for i in P(s.i):
+            n = lens[i]
+            s.emit(select_tier(chosen, i), out[i : i + 1], n, fields={"n": n})
+            s.emit(add, out[i : i + 1], s=n)
+            s.emit(select_tier(chosen, n), out[i : i + 1], s=10 * lens[i])
+
+    out = np.zeros(4)
+    launch(made, lens=Tensor(data=np.arange(4)), out=out, target=target)
+    assert out.tolist() == [0, 12 if where is None else 0, 24, 36]
+
+
 def test_only_a_default() -> None:
     alone = tiers("alone", default(add))
     made = Space("made", i=axis(0, 4))

@@ -184,6 +184,7 @@ WRONG_TIERS: list[tuple[str, Wrong]] = [
     ("the condition 2048", lambda: tier(2048, add)),  # pyright: ignore[reportArgumentType]
     ("the condition <function", lambda: tier(lambda a, b: a < b, add)),  # pyright: ignore[reportArgumentType]
     ("has the workspace (4,)", lambda: tiers("t", default(roomy, (4,)))),  # pyright: ignore[reportArgumentType]
+    ("is unpacked or iterated over", lambda: list(select_tier(tiers("t", default(add)), 1))),
     ("select_tier of Kernel", lambda: _selected(add)),
     ("select_tier of tuple", lambda: _selected((tier(lambda n: n < 2, add), default(add)))),
 ]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import zip_longest
 from typing import Any, cast
 
 from pto_wsp import columns, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
+from pto_wsp.frontend.annotations import ScalarParam
 from pto_wsp.frontend.conditions import otherwise, when
 from pto_wsp.frontend.handles import Handle, OneOf
 from pto_wsp.frontend.kernels import IndexedKernel, Kernel, Unsent
 from pto_wsp.frontend.scalar_expr import IntLike, SymInt, as_symint
-from pto_wsp.frontend.tensor import Tensor
+from pto_wsp.frontend.tensor import Element, Tensor
 from pto_wsp.frontend.tiers import Selected, Tier
 from pto_wsp.frontend.trace import Tracer, current
 
@@ -61,6 +63,7 @@ def complete(handle: Handle) -> Handle:
 def _tiered(
     selected: Selected, args: tuple[Any, ...], kwargs: dict[str, Any], fields: dict[str, SymInt]
 ) -> Handle:
+    args, kwargs = _read(selected, args, kwargs)
     found: list[Handle] = []
     for number, variant in enumerate(selected.tiers.tiers):
         with _branch(selected, number):
@@ -68,6 +71,23 @@ def _tiered(
             described = {columns.TIER: as_symint(number), **fields}
             found.append(complete(variant.kernel.call(selected.indices, args, given, described)))
     return OneOf.of(found)
+
+
+def _read(
+    selected: Selected, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Elements of tensors that are numbers for every tier are read before one is chosen: a value
+    that is read in a branch ends with it."""
+    params = [variant.kernel.params for variant in selected.tiers.tiers]
+    names = [{p.name for p in each if isinstance(p, ScalarParam)} for each in params]
+    scalar = names[0].intersection(*names)
+
+    def read(name: str, value: Any) -> Any:
+        return as_symint(value) if isinstance(value, Element) and name in scalar else value
+
+    positions = [param.name for param in params[0]]
+    given = zip_longest(positions[: len(args)], args, fillvalue="")
+    return tuple(read(*each) for each in given), {n: read(n, v) for n, v in kwargs.items()}
 
 
 def _branch(selected: Selected, number: int) -> AbstractContextManager[None]:

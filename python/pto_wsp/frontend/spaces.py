@@ -35,6 +35,7 @@ from pto_wsp.frontend.scalar_expr import (
     is_integer,
 )
 from pto_wsp.frontend.space_axes import AxisSpec, SpaceAxis
+from pto_wsp.frontend.tensor import Element
 from pto_wsp.frontend.tiers import Selected
 from pto_wsp.frontend.trace import Tracer, active, current
 from pto_wsp.frontend.workloads import Workload, WorkloadFunction, workload
@@ -165,8 +166,11 @@ class SpaceView:
         if where is None:
             return emit(kernel, *args, fields=fields, **kwargs)
         tracer = current("emit(...)")
+        named = {name: _unread(value) for name, value in kwargs.items()}
+        if isinstance(fields, Mapping):  # what else it may be, emit refuses
+            fields = {name: _unread(value) for name, value in fields.items()}
         with tracer.apart(), when(where(**self._indices(tracer, where))):
-            return complete(emit(kernel, *args, fields=fields, **kwargs))
+            return complete(emit(kernel, *map(_unread, args), fields=fields, **named))
 
     def _indices(self, tracer: Tracer, where: Callable[..., BoolLike]) -> dict[str, SymInt]:
         """The variables of the loops that a constraint names."""
@@ -181,6 +185,11 @@ class SpaceView:
                 )
             found[name] = loops[-1].item
         return found
+
+
+def _unread(value: Any) -> Any:
+    """An element of a tensor that is read only if the constraint holds, and again behind it."""
+    return value.unread() if isinstance(value, Element) else value
 
 
 def _seen(tracer: Tracer, name: str, spec: AxisSpec, values: Mapping[str, object]) -> SpaceAxis:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NoReturn, cast
 
 from pto_wsp import srcloc
 from pto_wsp.dtypes import DType
@@ -120,6 +120,13 @@ class Selected:
     def __getitem__(self, indices: object) -> Selected:
         """The same with the indices of its task, for `emit`: `select_tier(t, n)[i, j]`."""
         return replace(self, indices=self.tiers.tiers[0].kernel.identity(indices))
+
+    def __iter__(self) -> NoReturn:
+        raise _error(
+            f"a tier of {self.tiers.name} is unpacked or iterated over",
+            "it stands for a kernel",
+            "pass it on: emit(select_tier(tiers, value), ...)",
+        )
 
     @property
     def index(self) -> SymInt:
