@@ -55,6 +55,7 @@ class Code(Enum):
     GRAPH = "PTO134", "a stage or a dependence that a graph does not have"
     CHANNEL = "PTO135", "a channel that is declared or used in a way that it has not"
     PROCESS = "PTO136", "a process or a network that cannot be"
+    DESCRIPTOR = "PTO137", "a field that a descriptor cannot have"
     ARRAY_CHANGED = "PTO140", "an array that changed after its values were traced"
 
     KERNEL_FUNCTION = "PTO201", "a function that cannot be a kernel"

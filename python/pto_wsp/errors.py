@@ -55,6 +55,10 @@ class CompileError(PtoError):
     """The program cannot be traced, checked or compiled."""
 
 
+class MissingAttribute(CompileError, AttributeError):
+    """Something in a workload has no such attribute, and `hasattr` says so."""
+
+
 class TypeCheckError(CompileError):
     """Arguments do not fit a kernel or a tensor."""
 

@@ -212,7 +212,8 @@ def test_negative_extent_names_axis_and_indices() -> None:
         "[PTO503] axis 'cols' has the negative extent -1 at outer indices [2]\n"
         "  --> user.py:12\n"
         "  why: loops run 0 times or more, and shapes count elements\n"
-        "  fix: use maximum(n, 0), or correct what the extent is made of"
+        "  fix: use maximum(n, 0), maximum(n, start) where an axis has a start, or correct what "
+        "the extent is made of"
     )
 
 

@@ -144,6 +144,21 @@ def test_tasks_that_depend_on_data(target: str) -> None:
         grow().compile(target=target).descriptors()
 
 
+def test_temporaries_of_tasks_that_depend_on_data(target: str) -> None:
+    n = Tensor(data=np.array([2]))
+
+    @workload
+    def grow() -> None:
+        for i in P(n[0]):
+            T = Tensor.temp((8,), DType.F64)
+            short[i](T[0:1], i)
+
+    with pytest.raises(CompileError, match="depends on data") as caught:
+        grow().compile(target=target).descriptors()
+    assert caught.value.loc is not None
+    assert caught.value.loc.file == __file__
+
+
 def test_workspace() -> None:
     """Offsets are multiples of what a copy takes, and copies come round."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from pto_wsp import (
     Deps,
+    DispatchPolicy,
     ReadyPolicy,
     ScheduleError,
     StartPolicy,
@@ -149,3 +150,16 @@ def test_refuses_other_values(refused: Refused) -> None:
         Deps("guess")  #!
 
     refused(kind, "no Deps 'guess'", ScheduleError)
+
+
+def test_refuses_other_defaults_of_a_key(refused: Refused) -> None:
+    def symbolic() -> None:
+        DispatchPolicy.affinity(lambda t: t.rows + t.get("x", t.ordinal))  #!
+
+    error = refused(symbolic, "t.get('x', <symbolic task_ordinal()>)", ScheduleError)
+    assert error.fix == 'write t.get("rows", 0)'
+
+    def no_name() -> None:
+        DispatchPolicy.affinity(lambda t: t.get(3, 0))  #!
+
+    refused(no_name, "t.get(3, 0)", ScheduleError)

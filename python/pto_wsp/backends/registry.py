@@ -41,9 +41,13 @@ def host_names() -> tuple[str, ...]:
     return tuple(name for name in _BACKENDS if name not in _DEVICES)
 
 
-@cache
-def get(name: str) -> Backend:
+def get(name: object) -> Backend:
     """The backend of that name."""
+    return _get(name if isinstance(name, str) else repr(name))
+
+
+@cache
+def _get(name: str) -> Backend:
     path = _BACKENDS.get(name)
     if path is None:
         target, model = _MACHINES.get(name, (None, None))

@@ -24,6 +24,7 @@ from pto_wsp.frontend.conditions import slot_set_u64 as slot_set_u64
 from pto_wsp.frontend.conditions import slot_u64 as slot_u64
 from pto_wsp.frontend.directives import Schedule as Schedule
 from pto_wsp.frontend.driving import install_driver as install_driver
+from pto_wsp.frontend.emission import emit as emit
 from pto_wsp.frontend.events import record as record
 from pto_wsp.frontend.events import synchronize as synchronize
 from pto_wsp.frontend.graphs import Graph as Graph
@@ -59,12 +60,12 @@ from pto_wsp.frontend.relayout import relayout as relayout
 from pto_wsp.frontend.scalar_expr import maximum as maximum
 from pto_wsp.frontend.scalar_expr import minimum as minimum
 from pto_wsp.frontend.scalar_expr import select as select
-from pto_wsp.frontend.spaces import AUTO as AUTO
-from pto_wsp.frontend.spaces import DYNAMIC as DYNAMIC
-from pto_wsp.frontend.spaces import PAD_LAST as PAD_LAST
+from pto_wsp.frontend.space_axes import AUTO as AUTO
+from pto_wsp.frontend.space_axes import DYNAMIC as DYNAMIC
+from pto_wsp.frontend.space_axes import PAD_LAST as PAD_LAST
+from pto_wsp.frontend.space_axes import axis as axis
 from pto_wsp.frontend.spaces import Generator as Generator
 from pto_wsp.frontend.spaces import Space as Space
-from pto_wsp.frontend.spaces import axis as axis
 from pto_wsp.frontend.tensor import Tensor as Tensor
 from pto_wsp.frontend.tensor_kinds import PagedTensor as PagedTensor
 from pto_wsp.frontend.tensor_kinds import Token as Token

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError
+from pto_wsp.errors import CompileError, MissingAttribute
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
+from pto_wsp.frontend.blocks import OpenLoop
 from pto_wsp.frontend.control_reads import element, place
 from pto_wsp.frontend.nests import Nest
 from pto_wsp.frontend.refusal import (
@@ -20,7 +21,7 @@ from pto_wsp.frontend.scalar_expr import SymInt, as_symint, atom
 from pto_wsp.frontend.sparse_rows import Row, SparseRows
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.frontend.tile_vars import tile_count
-from pto_wsp.frontend.trace import OpenLoop, Tracer, current
+from pto_wsp.frontend.trace import Tracer, current
 
 if TYPE_CHECKING:
     from pto_wsp.srcloc import SrcLoc
@@ -45,6 +46,17 @@ class ArrayParam:
 
     def __getitem__(self, index: object) -> SymInt:
         return element(self.name, index, self.rank)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # Python and NumPy ask for these by themselves
+            raise AttributeError(name)
+        raise MissingAttribute(
+            Code.PARAMETER_AS_VALUE,
+            f"array {self.name} has no .{name} in a workload",
+            loc=srcloc.here(),
+            why="it is bound at execute, and control reads single elements of it",
+            fix=f"read {self.name}[i]; pass a length as an input of its own: n=len({self.name})",
+        )
 
     def __repr__(self) -> str:
         return f"<array {self.name}>"

@@ -11,13 +11,14 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend.annotations import Tile
+from pto_wsp.frontend.blocks import OpenLoop
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.handles import Handle
 from pto_wsp.frontend.kernels import Unsent
 from pto_wsp.frontend.nests import new_variable
 from pto_wsp.frontend.scalar_expr import as_int
 from pto_wsp.frontend.tensor import Message, identifier
-from pto_wsp.frontend.trace import OpenLoop, Tracer, current
+from pto_wsp.frontend.trace import Tracer, current
 
 _EXAMPLE = "Channel[Tile[16, 64, DType.F32]](depth=2)"
 EVENT_KERNELS = ("recorded", "awaited")  # of record(...) and synchronize(...): events.py
@@ -248,6 +249,7 @@ class Pipe:
                 why="the processes of a program are there from its start to its end",
                 fix="put the loop into the processes",
             )
+        self._tracer.block.chain = None  # processes stand between conditions, and leave nothing
         self._open = self._tracer.open_branch(self.pending.loc)
 
     def __exit__(

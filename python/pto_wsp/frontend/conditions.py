@@ -7,6 +7,7 @@ from types import TracebackType
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
+from pto_wsp.frontend.blocks import Arm, Chain, OpenBlock
 from pto_wsp.frontend.scalar_expr import (
     BoolLike,
     IntLike,
@@ -19,7 +20,7 @@ from pto_wsp.frontend.scalar_expr import (
     lower_bool,
 )
 from pto_wsp.frontend.tensor import Region
-from pto_wsp.frontend.trace import Arm, Chain, OpenBlock, Tracer, current
+from pto_wsp.frontend.trace import Tracer, current
 
 MAX_SLOTS = 16
 

@@ -67,7 +67,7 @@ class Handle(CallResult):
     def label(self) -> str:
         return self._label
 
-    def wait(self) -> ir.After:
+    def waits(self) -> tuple[ir.After, ...]:
         """For a call that waits for these tasks."""
         if current("after=") is not self._tracer:
             raise CompileError(
@@ -79,7 +79,7 @@ class Handle(CallResult):
             )
         self._check_order()
         self._tracer.used_labels.add(self._label)
-        return ir.After(self._label, self._indices)
+        return (ir.After(self._label, self._indices),)
 
     def _check_order(self) -> None:
         """Of the loops around both calls, the first index that is not this iteration's own decides
@@ -102,8 +102,30 @@ class Handle(CallResult):
                 )
 
 
+class OneOf(Handle):
+    """The tasks of several calls of which at most one is there in each iteration, such as those of
+    tiers: `after=` waits for whichever it is."""
+
+    __slots__ = ("_handles",)
+
+    def __init__(self, handles: tuple[Handle, ...]) -> None:
+        first = handles[0]
+        super().__init__(first._tracer, first._label, first._scopes)
+        self._handles = handles
+
+    @staticmethod
+    def of(handles: list[Handle]) -> Handle:
+        return handles[0] if len(handles) == 1 else OneOf(tuple(handles))
+
+    def __getitem__(self, index: Any) -> Handle:
+        return OneOf(tuple(handle[index] for handle in self._handles))
+
+    def waits(self) -> tuple[ir.After, ...]:
+        return tuple(after for handle in self._handles for after in handle.waits())
+
+
 def waits(after: object) -> tuple[ir.After, ...]:
-    """The calls that `after=` names: a handle or several."""
+    """The calls that `after=` names: a handle, several, or None for nobody."""
     if after is None:
         return ()
     given = cast("list[object]", after) if isinstance(after, list | tuple) else [after]
@@ -116,4 +138,5 @@ def waits(after: object) -> tuple[ir.After, ...]:
                 why="it names calls by what they returned",
                 fix="write h = k[i](...) and then k2[i](..., after=h)",
             )
-    return tuple(each.wait() for each in given if isinstance(each, Handle))
+    handles = [each for each in given if isinstance(each, Handle)]
+    return tuple(after for handle in handles for after in handle.waits())

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import re
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, cast, overload
@@ -13,20 +10,26 @@ from typing import Any, cast, overload
 import numpy as np
 
 from pto_wsp import ir, srcloc
-from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError, TypeCheckError
-from pto_wsp.frontend import annotations, kernel_source
+from pto_wsp.errors import TypeCheckError
+from pto_wsp.frontend import kernel_source
 from pto_wsp.frontend.annotations import (
     ConstexprParam,
     Param,
     ScalarParam,
     TensorParam,
     constant_decl,
-    param_of,
 )
+from pto_wsp.frontend.blocks import Pending
 from pto_wsp.frontend.handles import Handle, waits
 from pto_wsp.frontend.kernel_body import BodyMethods, body_form, tile_body
+from pto_wsp.frontend.kernel_function import (
+    checked_function,
+    exec_unit_of,
+    includes_of,
+    params_of,
+    refused,
+)
 from pto_wsp.frontend.scalar_expr import (
     SymBool,
     SymFloat,
@@ -39,11 +42,7 @@ from pto_wsp.frontend.scalar_expr import (
     lower_bool,
 )
 from pto_wsp.frontend.tensor import DimRange, Region, Tensor
-from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
-from pto_wsp.frontend.trace import Pending, Tracer, current
-from pto_wsp.srcloc import SrcLoc
-
-_HEADER = re.compile(r"""(?:#\s*include\s*)?(<[^<>\n]+>|"[^"\n]+")""")
+from pto_wsp.frontend.trace import Tracer, current
 
 
 class Kernel(BodyMethods):
@@ -79,11 +78,15 @@ class Kernel(BodyMethods):
 
     def __getitem__(self, indices: object) -> IndexedKernel:
         tracer = current(f"kernel {self.name}[...]")
-        parts = cast("tuple[object, ...]", indices) if isinstance(indices, tuple) else (indices,)
         pending = tracer.expect_use(
             f"{self.name}[...]", f"call it: {self.name}[...](...) generates a task"
         )
-        return IndexedKernel(self, tuple(self._index(part) for part in parts), pending)
+        return IndexedKernel(self, self.identity(indices), pending)
+
+    def identity(self, indices: object) -> tuple[SymInt, ...]:
+        """What stands in brackets: the indices of a task."""
+        parts = cast("tuple[object, ...]", indices) if isinstance(indices, tuple) else (indices,)
+        return tuple(self._index(part) for part in parts)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Handle:
         return self.call((), args, kwargs)
@@ -322,10 +325,14 @@ class Unsent(Handle):
         self._waited = waited
 
     def __getitem__(self, index: Any) -> Handle:
-        raise self._kernel.misses(self._message)
+        raise self.misses()
 
-    def wait(self) -> ir.After:
-        raise self._kernel.misses(self._message)
+    def waits(self) -> tuple[ir.After, ...]:
+        raise self.misses()
+
+    def misses(self) -> TypeCheckError:
+        """The error of what nobody sends."""
+        return self._kernel.misses(self._message)
 
     def complete(self, message: Tensor) -> Handle:
         """The call with the message in its place."""
@@ -345,8 +352,17 @@ class IndexedKernel:
         self._pending = pending
 
     def __call__(self, *args: Any, **kwargs: Any) -> Handle:
+        return self.call(args, kwargs)
+
+    def call(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        fields: Mapping[str, SymInt] | None = None,
+    ) -> Handle:
+        """The call with the fields of its descriptor."""
         self._pending.used = True
-        return self._kernel.call(self._indices, args, kwargs)
+        return self._kernel.call(self._indices, args, kwargs, fields)
 
 
 @overload
@@ -379,16 +395,16 @@ def kernel(
     divides workers by it: Pools.by_exec_unit().
     """
     if cpp_src is not None and (not isinstance(cast(object, cpp_src), str) or not cpp_src.strip()):
-        raise _error(
+        raise refused(
             Code.KERNEL_BODY,
             "cpp_src holds no C++",
             "it is the body of the kernel",
             "pass its statements",
         )
-    unit = _exec_unit(exec_unit)
-    includes = tuple(_include_line(each) for each in _list_of_includes(cpp_includes))
+    unit = exec_unit_of(exec_unit)
+    includes = includes_of(cpp_includes)
     if includes and cpp_src is None:
-        raise _error(
+        raise refused(
             Code.KERNEL_BODY,
             "cpp_includes without cpp_src",
             "a Python body includes nothing",
@@ -396,10 +412,10 @@ def kernel(
         )
 
     def decorate(function: Callable[..., None]) -> Kernel:
-        plain = _checked_function(function)
-        params = _params(plain)
+        plain = checked_function(function)
+        params = params_of(plain)
         if cpp_src is not None and not kernel_source.has_empty_body(plain):
-            raise _error(
+            raise refused(
                 Code.KERNEL_BODY,
                 f"kernel {plain.__name__} has a C++ and a Python body",
                 "the Python body would never run",
@@ -412,116 +428,6 @@ def kernel(
     return decorate if function is None else decorate(function)
 
 
-def _exec_unit(name: object) -> ir.ExecUnit:
-    names = {unit.value: unit for unit in ir.ExecUnit}
-    if isinstance(name, str) and name in names:
-        return names[name]
-    raise _error(
-        Code.KERNEL_FUNCTION,
-        f"@kernel(exec_unit={name!r})",
-        "there is no such kind of core",
-        f"use one of {', '.join(map(repr, names))}",
-    )
-
-
-def _checked_function(function: object) -> FunctionType:
-    if not isinstance(function, FunctionType):
-        kind = type(function).__name__
-        raise _error(
-            Code.KERNEL_FUNCTION,
-            f"@kernel on {kind}",
-            "a kernel is a function",
-            "decorate a `def` function",
-        )
-    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-        raise _error(
-            Code.KERNEL_FUNCTION,
-            f"kernel {function.__name__} is a generator or coroutine",
-            "a task runs its kernel from beginning to end",
-            "remove yield, async and await",
-            kernel_source.definition(function),
-        )
-    return function
-
-
-def _params(function: FunctionType) -> tuple[Param, ...]:
-    # Annotations may be strings, and may name what only the function around the kernel can see.
-    frame = srcloc.user_frame()
-    around = {} if frame is None else frame.f_locals
-    own: dict[str, Any] = {name: getattr(annotations, name) for name in _ANNOTATIONS}
-    own |= {"Tensor": Tensor, "PagedTensor": PagedTensor, "Token": Token, "DType": DType}
-    own["Location"] = ir.Location
-    scope = ChainMap(dict(around), function.__globals__, own)
-    loc = kernel_source.definition(function)
-    return tuple(
-        _param(function.__name__, param, scope, loc)
-        for param in inspect.signature(function).parameters.values()
-    )
-
-
-def _param(kernel: str, param: inspect.Parameter, scope: Any, loc: SrcLoc) -> Param:
-    what = f"kernel {kernel}: parameter {param.name}"
-    fix = (
-        f"write `{param.name}: In[Tensor]` (or Out, InOut, Accum; or of Tile[16, 16, DType.F32]), "
-        "Scalar[DType.F32] or Constexpr[int]"
-    )
-    if param.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
-        why = "a kernel has a fixed list of parameters, given by position or by name"
-        raise _error(Code.KERNEL_PARAMETER, f"{what} is {param.kind.description}", why, fix, loc)
-    annotation: Any = param.annotation
-    if annotation is inspect.Parameter.empty:
-        raise _error(
-            Code.KERNEL_PARAMETER,
-            f"{what} has no annotation",
-            "it says what the kernel does to it",
-            fix,
-            loc,
-        )
-    if isinstance(annotation, str):
-        try:
-            annotation = eval(annotation, {}, scope)
-        except Exception as error:
-            text = param.annotation
-            raise _error(
-                Code.KERNEL_PARAMETER, f"{what}: {text} cannot be evaluated", str(error), fix, loc
-            ) from error
-    has_default = param.default is not inspect.Parameter.empty
-    found = param_of(param.name, annotation, param.default if has_default else None)
-    if found is None:
-        shown = param.annotation if isinstance(param.annotation, str) else repr(annotation)
-        why = "a parameter is a tensor or tile with a direction, a scalar, or a constant"
-        raise _error(Code.KERNEL_PARAMETER, f"{what} is annotated {shown}", why, fix, loc)
-    if has_default and isinstance(found, TensorParam):
-        why = "every call names the region of every tensor parameter"
-        raise _error(Code.KERNEL_PARAMETER, f"{what} has a default", why, "remove the default", loc)
-    return found
-
-
-def _list_of_includes(includes: object) -> list[object]:
-    if not isinstance(includes, list | tuple):
-        raise _error(
-            Code.KERNEL_BODY,
-            "cpp_includes is not a list",
-            f"it is {type(includes).__name__}",
-            'write cpp_includes=["<cmath>"]',
-        )
-    return list(cast("list[object]", includes))
-
-
-def _include_line(include: object) -> str:
-    """The whole `#include` line of "<cmath>", '"x.h"' or a whole line."""
-    header = _HEADER.fullmatch(include.strip()) if isinstance(include, str) else None
-    if header is not None:
-        return f"#include {header[1]}"
-    raise _error(
-        Code.KERNEL_BODY,
-        f"cpp_includes holds {include!r}",
-        "it is not a header",
-        'write "<cmath>", \'"mine.h"\' or a whole #include line',
-    )
-
-
-_ANNOTATIONS = ("In", "Out", "InOut", "Accum", "Constexpr", "Scalar", "Tile")
 _SCALARS = {
     ir.ExprType.I64: "an integer or a symbolic integer",
     ir.ExprType.BOOL: "a bool or a condition",
@@ -531,7 +437,3 @@ _SCALARS = {
 
 def _type_error(code: Code, what: str, why: str, fix: str) -> TypeCheckError:
     return TypeCheckError(code, what, loc=srcloc.here(), why=why, fix=fix)
-
-
-def _error(code: Code, what: str, why: str, fix: str, loc: SrcLoc | None = None) -> CompileError:
-    return CompileError(code, what, loc=loc or srcloc.here(), why=why, fix=fix)

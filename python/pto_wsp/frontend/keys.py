@@ -14,7 +14,7 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ScheduleError
 from pto_wsp.frontend.context import Scope
-from pto_wsp.frontend.scalar_expr import SymInt, as_symint, atom, is_integer, lower
+from pto_wsp.frontend.scalar_expr import SymInt, as_int, as_symint, atom, is_integer, lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,16 @@ class TaskProxy:
 
     def get(self, axis: str, default: int | None = None) -> SymInt:
         """The index of the loop over an axis, or `default` for tasks that are in none."""
-        return atom(ir.TaskAxis(axis, default), self._scope)
+        number = as_int(default)
+        if isinstance(axis, str) and (default is None or number is not None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return atom(ir.TaskAxis(axis, number), self._scope)
+        raise ScheduleError(
+            Code.DIRECTIVE_VALUE,
+            f"t.get({axis!r}, {default!r})",
+            loc=srcloc.here(),
+            why="it is the name of an axis, and a number for tasks that are in no loop over it",
+            fix='write t.get("rows", 0)',
+        )
 
     @property
     def site(self) -> SymInt:

@@ -13,6 +13,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axes import Axis, Dense, DenseDyn, Ragged, Sparse, Tiled
 from pto_wsp.frontend.axis_params import AxisParam, LoopAxis, extent_of, row_loops, tile_size
+from pto_wsp.frontend.blocks import OpenLoop
 from pto_wsp.frontend.channels import Pipe, pipe
 from pto_wsp.frontend.conditions import Branch, otherwise, when
 from pto_wsp.frontend.nests import Nest, Variables, new_variable
@@ -30,7 +31,7 @@ from pto_wsp.frontend.scalar_expr import (
 from pto_wsp.frontend.sparse_rows import Row, SelNest
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.frontend.tile_vars import TileVar, tile_count
-from pto_wsp.frontend.trace import OpenLoop, Tracer, current
+from pto_wsp.frontend.trace import Tracer, current
 from pto_wsp.srcloc import SrcLoc
 
 # Inside a workload an axis is an AxisParam; users may annotate the parameter with what they pass.
@@ -67,7 +68,8 @@ class AxisNest(Nest[Variables]):
             return loop, loop.variable
         loop = self.tracer.open_loop(head, axis.key)
         tiles = axis.tile, axis.end, axis.first
-        return loop, TileVar.of(loop.variable, *tiles, padded=axis.padded)
+        loop.tile = TileVar.of(loop.variable, *tiles, padded=axis.padded)
+        return loop, loop.tile
 
     def _tile(self, param: AxisParam, tiled: Tiled, loop: OpenLoop) -> TileVar:
         inner = AxisParam(param.names["extent"], tiled.axis)

@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar, cast
 from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
+from pto_wsp.frontend.blocks import OpenLoop
 from pto_wsp.frontend.names import loop_targets
-from pto_wsp.frontend.trace import OpenLoop, Tracer
+from pto_wsp.frontend.trace import Tracer
 
 Variables = TypeVar("Variables")
 

@@ -440,8 +440,9 @@ def _not_a_tile(name: str) -> CompileError:
         Code.AXIS_KIND,
         f".{name} of a symbolic value that is no tile",
         loc=srcloc.here(),
-        why="only the variable of a loop over a Tiled axis has bounds",
-        fix="pass Tiled(axis, size) to the workload and loop over it",
+        why="only the variable of a loop over tiles has bounds",
+        fix="pass Tiled(axis, size) to the workload and loop over it, or give the axis of a space "
+        "tiles: axis(0, n, tile=16)",
     )
 
 

@@ -231,6 +231,7 @@ class DirectiveSet:
         counted = {stmt.axis for stmt in ir.walk(body) if isinstance(stmt, ir.Loop)}
         loops = {stmt.axis for stmt in ir.walk(body) if isinstance(stmt, ir.While)} | counted
         named = [("prefetch", ahead.axis, counted) for ahead in self.prefetch or ()]
+        named += [("order", axis, loops) for axis, _ in self.order or ()]
         if self.affinity is not None:
             named.append(("affinity", self.affinity[0], loops))
         for name, axis, known in named:
@@ -242,7 +243,7 @@ class DirectiveSet:
                     loc=dict(self.locs).get(name),
                     why="nobody knows how often P.loop_while goes round"
                     if uncounted
-                    else "the workload has no loop over an axis of that name",
+                    else f"the workload has no loop over an axis {axis!r}",
                     fix=f"use one of {', '.join(map(repr, sorted(known)))}"
                     if known
                     else f"leave {name} out",

@@ -8,115 +8,57 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
+from keyword import iskeyword
 from types import FunctionType
-from typing import Any, TypeAlias, cast
+from typing import Any
 
-from pto_wsp import ir, srcloc
+from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
-from pto_wsp.errors import CompileError
-from pto_wsp.frontend.axes import DenseDyn
-from pto_wsp.frontend.axis_params import ArrayParam, AxisParam, LoopAxis
-from pto_wsp.frontend.conditions import otherwise, when
+from pto_wsp.errors import CompileError, MissingAttribute
+from pto_wsp.frontend.axes import Dense, DenseDyn
+from pto_wsp.frontend.axis_params import ArrayParam, AxisParam, extent_of
+from pto_wsp.frontend.conditions import when
 from pto_wsp.frontend.directives import Schedule
+from pto_wsp.frontend.emission import complete, emit
 from pto_wsp.frontend.handles import Handle
-from pto_wsp.frontend.kernels import Kernel
-from pto_wsp.frontend.reductions import reduce_max, reduce_sum, search
-from pto_wsp.frontend.scalar_expr import BoolLike, IntLike, SymInt, as_symint, atom
-from pto_wsp.frontend.tensor import Tensor
-from pto_wsp.frontend.tiers import Selected, Tier
-from pto_wsp.frontend.tile_vars import tile_count
-from pto_wsp.frontend.trace import Tracer, current
+from pto_wsp.frontend.kernels import IndexedKernel, Kernel
+from pto_wsp.frontend.scalar_expr import (
+    BoolLike,
+    IntLike,
+    SymBool,
+    SymFloat,
+    SymInt,
+    as_int,
+    as_symint,
+    is_integer,
+)
+from pto_wsp.frontend.space_axes import AxisSpec, SpaceAxis
+from pto_wsp.frontend.tensor import Element
+from pto_wsp.frontend.tiers import Selected
+from pto_wsp.frontend.trace import Tracer, active, current
 from pto_wsp.frontend.workloads import Workload, WorkloadFunction, workload
-
-
-class Late(Enum):
-    """What an axis leaves to the generator."""
-
-    DYNAMIC = "DYNAMIC"  # where it ends
-    AUTO = "AUTO"  # the size of its tiles
-
-    def __repr__(self) -> str:
-        return self.value
-
-
-class Padding(Enum):
-    PAD_LAST = "PAD_LAST"  # the last tile is as large as the others
-
-    def __repr__(self) -> str:
-        return self.value
-
-
-DYNAMIC, AUTO, PAD_LAST = Late.DYNAMIC, Late.AUTO, Padding.PAD_LAST
-TileSize: TypeAlias = int | Late | tuple[int | Late, Padding]
-
-
-@dataclass(frozen=True, slots=True)
-class AxisSpec:
-    """An axis of a space: from `start` up to `end`, in tiles of `tile` elements if it has any."""
-
-    start: int
-    end: int | str | Late
-    tile: int | Late | None = None
-    padded: bool = False
-
-
-def axis(start: int, end: int | str | Late, *, tile: TileSize | None = None) -> AxisSpec:
-    """`axis(0, 8)`, `axis(0, "batch_size")` for an end that is bound at launch, `axis(0, DYNAMIC)`
-    for one that the generator knows. `tile=256`, `tile=(256, PAD_LAST)`, or `tile=AUTO`: then the
-    generator fits the size to the work."""
-    size, padding = tile if isinstance(tile, tuple) else (tile, None)
-    good_end = end is DYNAMIC or (isinstance(end, str) and end.isidentifier()) or _is_int(end)
-    good_size = size is None or size is AUTO or (_is_int(size) and cast(int, size) >= 1)
-    good_padding = padding in (None, PAD_LAST) and (padding is None or size is not None)
-    if _is_int(start) and start >= 0 and good_end and good_size and good_padding:
-        return AxisSpec(start, end, size, padded=padding is PAD_LAST)
-    raise CompileError(
-        Code.SPACE,
-        f"axis({start!r}, {end!r}, tile={tile!r})",
-        loc=srcloc.here(),
-        why="an axis begins at 0 or above, ends at a number, at the name of an input or at DYNAMIC,"
-        " and has tiles of at least 1 element, AUTO or none",
-        fix='write axis(0, 8), axis(0, "batch_size") or axis(0, DYNAMIC, tile=AUTO)',
-    )
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 class Space:
     """Named axes, a constraint on their indices, and a generator of descriptors.
 
     `where` is asked for each descriptor: it names axes as its parameters, and work for which it
-    does not hold is not there.
+    does not hold is not there. It gets indices, which of an axis with tiles are tiles.
     """
 
     def __init__(
-        self, name: str, *, where: Callable[..., BoolLike] | None = None, **axes: AxisSpec
+        self, name: str, /, *, where: Callable[..., BoolLike] | None = None, **axes: AxisSpec
     ) -> None:
+        _check_axes(name, {} if where is None else {"where": where}, axes)
         self.name = name
         # Copies, so that no two axes are one object.
-        self.axes = {n: replace(s) if isinstance(s, AxisSpec) else s for n, s in axes.items()}  # pyright: ignore[reportUnnecessaryIsInstance]
+        self.axes = {name: replace(spec) for name, spec in axes.items()}
         self.where = where
         self.generates: Generator | None = None
-        wrong = [n for n, spec in axes.items() if not isinstance(cast(object, spec), AxisSpec)]
-        if wrong or not axes or not name.isidentifier():
-            raise _error(
-                f"space {name!r}" + (f" with {wrong[0]}={axes[wrong[0]]!r}" if wrong else ""),
-                "a space has a name and axes",
-                'write Space("decode", batch=axis(0, "batch_size"), head=axis(0, 8))',
-            )
-        unknown = [] if where is None else [n for n in _names(where) if n not in axes]
-        if unknown:
-            raise _error(
-                f"where={unknown[0]} of space {name}",
-                "its parameters are axes of the space",
-                f"use some of {', '.join(axes)}",
-            )
+        if where is not None:
+            _check_where(self, where)
 
     def __repr__(self) -> str:
         return f"<space {self.name}({', '.join(self.axes)})>"
@@ -124,12 +66,23 @@ class Space:
     def generator(self, schedule: Schedule | Callable[..., None] | None = None) -> Any:
         """`@space.generator` or `@space.generator(schedule)` on a function `(s, inputs ...)`: `s`
         holds the axes as attributes, and `s.emit(kernel, ...)` emits a descriptor."""
-        if isinstance(schedule, FunctionType):
-            return self._generator(schedule, None)
-        declared = cast("Schedule | None", schedule)
-        return functools.partial(self._generator, schedule=declared)
+        if schedule is None or isinstance(schedule, Schedule):
+            return functools.partial(self._generator, schedule=schedule)
+        return self._generator(schedule, None)
 
-    def _generator(self, function: FunctionType, schedule: Schedule | None) -> Generator:
+    def _generator(self, function: object, schedule: Schedule | None) -> Generator:
+        if self.generates is not None:
+            raise _error(
+                f"a second generator of space {self.name}",
+                f"launch(...) runs the one that it has, {self.generates.function.__name__}",
+                "make a space for each generator",
+            )
+        if not isinstance(function, FunctionType):
+            raise _error(
+                f"the generator of space {self.name} is {type(function).__name__}",
+                "a generator is a function, and what stands before it a schedule",
+                "write @space.generator or @space.generator(Schedule(...)) before `def`",
+            )
         self.generates = Generator(self, function, schedule)
         return self.generates
 
@@ -162,85 +115,19 @@ class Generator(WorkloadFunction):
         super().__init__(workload(traced).function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Workload:
-        ends = {
-            name: DenseDyn(value) if _is_int(value) else value
-            for name, value in kwargs.items()
-            if name in self.ends
-        }
+        if active() is not None and self.schedule is not None:
+            raise _error(
+                f"generator {self.function.__name__} has a schedule and is called in a workload",
+                "a schedule applies to a whole program",
+                "leave it out, and give it to the workload around: work(...).under(schedule)",
+            )
+        if active() is not None:
+            return super().__call__(*args, **kwargs)
+        given = {name: kwargs[name] for name in self.ends if name in kwargs}
+        numbers = {n: as_int(v) for n, v in given.items() if not isinstance(v, bool)}
+        ends = {n: DenseDyn(number) for n, number in numbers.items() if number is not None}
         made = super().__call__(*args, **{**kwargs, **ends})
         return made if self.schedule is None else made.under(self.schedule)
-
-
-class SpaceAxis(LoopAxis):
-    """An axis inside a generator. `P(s.head)` loops over it; `s.kv(end)` is the axis up to an end
-    that the generator knows, and `s.kv.fit(...)` chooses the size of AUTO tiles."""
-
-    def __init__(self, name: str, spec: AxisSpec, end: SymInt | None, size: SymInt | None) -> None:
-        self.name = name
-        self.padded = spec.padded
-        self.key = self.spec = spec
-        self._end = end
-        self._size = size
-
-    def __call__(self, end: IntLike) -> SpaceAxis:
-        if self.spec.end is not DYNAMIC:
-            raise _error(
-                f"axis {self.name} is given an end",
-                f"it ends at {self.spec.end}",
-                "loop over it as it is, or declare it with axis(0, DYNAMIC)",
-            )
-        return SpaceAxis(self.name, self.spec, as_symint(end), self._size)
-
-    @property
-    def first(self) -> int:
-        return self.spec.start
-
-    @property
-    def end(self) -> SymInt:
-        if self._end is not None:
-            return self._end
-        raise _error(
-            f"axis {self.name} has no end",
-            "it is DYNAMIC: the generator says where it ends",
-            f"write {self.name}(end)",
-        )
-
-    @property
-    def tile(self) -> SymInt | None:
-        """Elements of a tile; None if there are no tiles."""
-        if self.spec.tile is AUTO and self._size is None:
-            raise _error(
-                f"axis {self.name} has no size of tiles",
-                "it is AUTO: the generator fits it to the work",
-                f"call s.{self.name}.fit(blocks, lengths) before the loops",
-            )
-        return self._size
-
-    def fit(self, blocks: IntLike, lengths: ArrayParam, count: IntLike, least: int = 256) -> SymInt:
-        """Chooses AUTO tiles: the smallest size, but not below `least`, that cuts the first `count`
-        of the lengths into at most `blocks` tiles in all. It is searched for once a run."""
-        if self.spec.tile is not AUTO:
-            raise _error(
-                f"axis {self.name} has tiles of {self.spec.tile}",
-                "only AUTO tiles are fitted",
-                "declare it with tile=AUTO",
-            )
-        if current(f"{self.name}.fit(...)").loops:
-            raise _error(
-                f"{self.name}.fit(...) inside a loop",
-                "there is one size of tiles in a run",
-                "call it before the loops",
-            )
-        longest = reduce_max(count, lambda i: lengths[i])
-
-        def few(size: SymInt) -> BoolLike:
-            return reduce_sum(count, lambda i: tile_count(lengths[i], size)) <= as_symint(blocks)
-
-        self._size = search(least, longest, few)
-        return self._size
-
-    def __repr__(self) -> str:
-        return f"<axis {self.name} of a space>"
 
 
 class SpaceView:
@@ -252,34 +139,43 @@ class SpaceView:
         self._axes = {n: _seen(tracer, n, spec, values) for n, spec in space.axes.items()}
 
     def __getattr__(self, name: str) -> SpaceAxis:
+        if name.startswith("_"):  # Python asks for these by itself
+            raise AttributeError(name)
         found = self._axes.get(name)
         if found is not None:
             return found
-        raise AttributeError(f"space {self._space.name} has the axes {', '.join(self._axes)}")
+        raise MissingAttribute(
+            Code.SPACE,
+            f"space {self._space.name} has no axis {name}",
+            loc=srcloc.here(),
+            why=f"its axes are {', '.join(self._axes)}",
+            fix="use one of them, or declare the axis",
+        )
 
     def emit(
         self,
-        kernel: Kernel | Selected,
+        kernel: Kernel | IndexedKernel | Selected,
         /,
         *args: Any,
         fields: Mapping[str, IntLike] | None = None,
         **kwargs: Any,
-    ) -> Handle | None:
-        """Emits a descriptor: a task of the kernel, or of the tier that was selected. `fields` are
-        numbers that the descriptor has beside the indices of its loops."""
+    ) -> Handle:
+        """`emit` under the constraint of the space: work for which it does not hold is not
+        there."""
+        where = self._space.where
+        if where is None:
+            return emit(kernel, *args, fields=fields, **kwargs)
         tracer = current("emit(...)")
-        described = {name: as_symint(value) for name, value in (fields or {}).items()}
-        if self._space.where is None:
-            return _emit(kernel, args, kwargs, described)
-        with when(self._space.where(**self._indices(tracer, self._space.where))):
-            _emit(kernel, args, kwargs, described)
-        tracer.block.chain = None  # a condition behind it is not one of its own
-        return None
+        named = {name: _unread(value) for name, value in kwargs.items()}
+        if isinstance(fields, Mapping):  # what else it may be, emit refuses
+            fields = {name: _unread(value) for name, value in fields.items()}
+        with tracer.apart(), when(where(**self._indices(tracer, where))):
+            return complete(emit(kernel, *map(_unread, args), fields=fields, **named))
 
     def _indices(self, tracer: Tracer, where: Callable[..., BoolLike]) -> dict[str, SymInt]:
         """The variables of the loops that a constraint names."""
         found: dict[str, SymInt] = {}
-        for name in _names(where):
+        for name in inspect.signature(where).parameters:
             loops = [loop for loop in tracer.loops if loop.axis is self._axes[name].key]
             if not loops:
                 raise _error(
@@ -287,57 +183,97 @@ class SpaceView:
                     f"the constraint of space {self._space.name} asks for its index",
                     f"write it inside `for i in P(s.{name})`",
                 )
-            found[name] = loops[-1].variable
+            found[name] = loops[-1].item
         return found
+
+
+def _unread(value: Any) -> Any:
+    """An element of a tensor that is read only if the constraint holds, and again behind it."""
+    return value.unread() if isinstance(value, Element) else value
 
 
 def _seen(tracer: Tracer, name: str, spec: AxisSpec, values: Mapping[str, object]) -> SpaceAxis:
     end = as_symint(spec.end) if isinstance(spec.end, int) else None
     if isinstance(spec.end, str):
-        bound = values[spec.end]
-        known = atom(ir.SymbolRef(spec.end), tracer.scope)
-        end = known if isinstance(bound, AxisParam) else as_symint(bound)
+        end = _bound_end(tracer, name, spec.end, values[spec.end])
     size = as_symint(spec.tile) if isinstance(spec.tile, int) else None
     return SpaceAxis(name, spec, end, size)
 
 
-def _emit(
-    kernel: Kernel | Selected,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    fields: dict[str, SymInt],
-) -> Handle | None:
-    if isinstance(kernel, Kernel):
-        return kernel.call((), args, kwargs, fields)
-    if not isinstance(kernel, Selected):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _bound_end(tracer: Tracer, axis: str, name: str, value: object) -> SymInt:
+    """Where an axis ends that ends at an input."""
+    match value:
+        case AxisParam(axis=Dense() | DenseDyn()):
+            return extent_of(tracer, value, None)
+        case Dense() | DenseDyn():
+            return as_symint(value.extent)
+        case _ if is_integer(value):
+            return as_symint(value)
+        case _:
+            raise _error(
+                f"axis {axis} ends at {name}, which is {_WORDS.get(type(value)) or repr(value)}",
+                "an axis ends at an integer",
+                f"pass a number of elements: {name}=8",
+            )
+
+
+def _check_axes(space: object, others: Mapping[str, object], axes: Mapping[str, object]) -> None:
+    """A space has a name and axes, which can be asked for by theirs."""
+    wrong = {n: s for n, s in axes.items() if not isinstance(s, AxisSpec)}
+    shown = "".join(f" with {name}={spec!r}" for name, spec in list(wrong.items())[:1])
+    if wrong or not axes or not isinstance(space, str) or not space.isidentifier():
         raise _error(
-            f"emit({type(kernel).__name__})",
-            "a descriptor is for a kernel or for a selected tier",
-            "pass a kernel, or select_tier(tiers, value)",
+            f"space {space!r}{shown}",
+            "a space has a name and axes",
+            'write Space("decode", batch=axis(0, "batch_size"), head=axis(0, 8))',
         )
-    numbered = itertools.count()
-    for condition, variant in itertools.zip_longest(kernel.conditions, kernel.tiers.tiers):
-        with otherwise() if condition is None else when(condition):
-            _emit_tier(variant, next(numbered), args, kwargs, fields)
-    return None
+    named = [*axes, *(name for name, value in others.items() if isinstance(value, AxisSpec))]
+    for name in named:
+        if name in _TAKEN or name.startswith("_") or not name.isidentifier() or iskeyword(name):
+            raise _error(
+                f"space {space!r} with an axis {name!r}",
+                "generators ask for an axis as an attribute, s.batch, beside s.emit, and `where` is"
+                " the constraint",
+                "give the axis another name",
+            )
 
 
-def _emit_tier(
-    variant: Tier,
-    number: int,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    fields: dict[str, SymInt],
-) -> None:
-    if variant.workspace is not None:
-        room = variant.workspace
-        kwargs = {**kwargs, "workspace": Tensor.temp(room.shape, room.dtype)}
-    variant.kernel.call((), args, kwargs, {"tier": as_symint(number), **fields})
+def _check_where(space: Space, where: object) -> None:
+    """A constraint is a function of indices."""
+    parameters = _parameters(where)
+    fits = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if parameters is None:
+        raise _error(
+            f"where={where!r} of space {space.name}",
+            "a constraint is a function of indices",
+            f"write where=lambda {next(iter(space.axes))}: ...",
+        )
+    for parameter in parameters:
+        if parameter.name not in space.axes or parameter.kind not in fits:
+            raise _error(
+                f"where={parameter} of space {space.name}",
+                "its parameters are axes of the space",
+                f"use some of {', '.join(space.axes)}",
+            )
 
 
-def _names(function: Callable[..., object]) -> list[str]:
-    return list(inspect.signature(function).parameters)
+def _parameters(function: object) -> list[inspect.Parameter] | None:
+    if not callable(function):
+        return None
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # of something that is not written in Python
+        return None
 
 
 def _error(what: str, why: str, fix: str) -> CompileError:
     return CompileError(Code.SPACE, what, loc=srcloc.here(), why=why, fix=fix)
+
+
+_TAKEN = ("emit", "where")
+_WORDS: dict[type, str] = {
+    SymBool: "a truth value",
+    SymFloat: "a floating-point number",
+    ArrayParam: "an array",
+    AxisParam: "an axis of another kind",
+}

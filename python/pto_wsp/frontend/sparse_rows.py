@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
+from pto_wsp.frontend.blocks import OpenLoop
 from pto_wsp.frontend.conditions import Branch, when
 from pto_wsp.frontend.control_reads import element
 from pto_wsp.frontend.nests import Nest, Variables, new_variable
@@ -22,7 +23,7 @@ from pto_wsp.frontend.scalar_expr import (
 )
 from pto_wsp.frontend.tensor import Region, Tensor
 from pto_wsp.frontend.tile_vars import TileVar, tile_count
-from pto_wsp.frontend.trace import OpenLoop, Tracer, current
+from pto_wsp.frontend.trace import Tracer, current
 
 Rows: TypeAlias = "tuple[SymInt, Row]"
 

@@ -145,6 +145,10 @@ class Element(Region):
         super().__init__(tensor, of, dims)
         self._value: SymInt | None = None
 
+    def unread(self) -> Element:
+        """The same element, for a condition: what is read there has no value behind it."""
+        return self if self._value is not None else Element(self.tensor, self.of, self.dims)
+
     def as_scalar(self) -> SymInt:
         """The value, read here."""
         value = self._value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import NoReturn, cast
 
 from pto_wsp import srcloc
 from pto_wsp.dtypes import DType
@@ -43,7 +44,25 @@ def tier(
     condition: Callable[[SymInt], BoolLike], kernel: Kernel, workspace: Workspace | None = None
 ) -> Tier:
     """`tier(lambda n: n <= 2048, decode_2k)`."""
+    if not _takes_one(condition):
+        raise _error(
+            f"a tier with the condition {condition!r}",
+            "a condition is a function of the value that is selected by",
+            "write tier(lambda n: n <= 2048, kernel)",
+        )
     return Tier(condition, kernel, workspace)
+
+
+def _takes_one(function: object) -> bool:
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # of something that is not written in Python
+        return True
+    return True
 
 
 def default(kernel: Kernel, workspace: Workspace | None = None) -> Tier:
@@ -61,27 +80,33 @@ class Tiers:
 
 def tiers(name: str, *variants: Tier) -> Tiers:
     """`tiers("decode", tier(lambda n: n <= 2048, decode_2k), default(decode_8k))`."""
-    loc = srcloc.here()
     are_tiers = all(isinstance(cast(object, v), Tier) for v in variants)
     conditions = [v.condition is not None for v in variants] if are_tiers else []
     if not variants or conditions != [True] * (len(variants) - 1) + [False]:
-        raise CompileError(
-            Code.TIERS,
+        raise _error(
             f"tiers {name!r}",
-            loc=loc,
-            why="they are tiers with conditions, and one without at the end",
-            fix="write tiers(name, tier(condition, kernel), ..., default(kernel))",
+            "they are tiers with conditions, and one without at the end",
+            "write tiers(name, tier(condition, kernel), ..., default(kernel))",
         )
     for variant in variants:
-        if not isinstance(variant.kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise CompileError(
-                Code.TIERS,
-                f"a tier of {name!r} is {type(variant.kernel).__name__}",
-                loc=loc,
-                why="a tier is a kernel",
-                fix="pass a function decorated with @kernel",
-            )
+        _check(name, variant)
     return Tiers(name, variants)
+
+
+def _check(name: str, variant: Tier) -> None:
+    kernel, room = cast("tuple[object, object]", (variant.kernel, variant.workspace))
+    if not isinstance(kernel, Kernel):
+        raise _error(
+            f"a tier of {name!r} is {type(kernel).__name__}",
+            "a tier is a kernel",
+            "pass a function decorated with @kernel",
+        )
+    if not isinstance(room, Workspace | None):
+        raise _error(
+            f"a tier of {name!r} has the workspace {room!r}",
+            "it is a shape and a dtype",
+            "write Workspace((64,), DType.F32)",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +115,18 @@ class Selected:
 
     tiers: Tiers
     conditions: tuple[SymBool, ...]  # of all but the default
+    indices: tuple[SymInt, ...] = ()  # that a task is given
+
+    def __getitem__(self, indices: object) -> Selected:
+        """The same with the indices of its task, for `emit`: `select_tier(t, n)[i, j]`."""
+        return replace(self, indices=self.tiers.tiers[0].kernel.identity(indices))
+
+    def __iter__(self) -> NoReturn:
+        raise _error(
+            f"a tier of {self.tiers.name} is unpacked or iterated over",
+            "it stands for a kernel",
+            "pass it on: emit(select_tier(tiers, value), ...)",
+        )
 
     @property
     def index(self) -> SymInt:
@@ -103,6 +140,16 @@ class Selected:
 def select_tier(variants: Tiers, value: IntLike) -> Selected:
     """The first tier whose condition holds for the value; `emit` takes it as a kernel, and its
     `index` is its number."""
+    if not isinstance(variants, Tiers):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _error(
+            f"select_tier of {type(variants).__name__}",
+            "it selects one of several tiers",
+            "pass what tiers(name, tier(condition, kernel), ..., default(kernel)) gives",
+        )
     number = as_symint(value)
     asked = (each.condition for each in variants.tiers if each.condition is not None)
     return Selected(variants, tuple(as_symbool(condition(number)) for condition in asked))
+
+
+def _error(what: str, why: str, fix: str) -> CompileError:
+    return CompileError(Code.TIERS, what, loc=srcloc.here(), why=why, fix=fix)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
+from dataclasses import replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend import context
+from pto_wsp.frontend.blocks import OpenBlock, OpenLoop, Pending
 from pto_wsp.frontend.bounds import Place
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.declarations import Declarations, KernelNames
@@ -29,87 +31,6 @@ class CallResult:
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """One branch of a chain of conditions: what its condition read, the condition, the tasks. The
-    last one may have no condition."""
-
-    reads: ir.Body
-    condition: ir.Expr | None
-    body: ir.Body
-    loc: SrcLoc | None
-
-
-@dataclass(eq=False, slots=True)
-class Chain:
-    """Conditions that follow each other directly: the first that holds is taken."""
-
-    start: int  # place of its statement in the body
-    end: int = 0
-    arms: list[Arm] = field(default_factory=list[Arm])
-
-    def fold(self) -> list[ir.Stmt]:
-        """The chain as a statement, or nothing if no branch has tasks."""
-        rest: ir.Body = ()
-        for arm in reversed(self.arms):
-            if arm.condition is None:
-                rest = arm.body
-            elif arm.body:
-                rest = (*arm.reads, ir.Cond(arm.condition, arm.body, rest, arm.loc))
-            elif rest:
-                rest = (*arm.reads, ir.Cond(ir.Not(arm.condition), rest, (), arm.loc))
-        return list(rest)
-
-
-@dataclass(eq=False, slots=True)
-class OpenBlock:
-    """A body that is being traced: of the workload, of a loop, or of a P.when."""
-
-    scope: Scope
-    body: list[ir.Stmt] = field(default_factory=list[ir.Stmt])
-    # Values that were read here: hidden slots by name, with the scopes in which they may be used.
-    loads: dict[str, Scope] = field(default_factory=dict[str, Scope])
-    slots: set[str] = field(default_factory=set[str])  # set here for the first time
-    gates: list[str] = field(default_factory=list[str])  # calls that all behind them wait for
-    chain: Chain | None = None  # the last P.when of this body
-
-    def close(self) -> None:
-        for scope in (self.scope, *self.loads.values()):
-            scope.is_open = False
-
-
-@dataclass(eq=False, slots=True)
-class OpenLoop(OpenBlock):
-    """A P loop whose body is being traced."""
-
-    head: ir.Loop | ir.While | ir.Consume | None = None  # without its body
-    axis: object = None  # the user's axis object, to which ragged and sparse axes refer
-
-    @property
-    def var(self) -> str:
-        assert self.head is not None
-        return self.head.var
-
-    @property
-    def variable(self) -> SymInt:
-        return atom(ir.LoopVar(self.var), self.scope)
-
-    @property
-    def column(self) -> SymInt:
-        return atom(ir.Column(self.var), self.scope)
-
-
-@dataclass(eq=False, slots=True)
-class Pending:
-    """Something that has no effect unless it is used: a P(...) or a kernel[...]."""
-
-    what: str
-    fix: str
-    loc: SrcLoc | None
-    used: bool = False
-    error: CompileError | None = None  # raised in place of the usual one
-
-
 class Tracer:
     """The trace under way. Everything that adds to it first reports a P loop that was left early:
     Python tells us that only in a finaliser, which cannot raise."""
@@ -117,6 +38,7 @@ class Tracer:
     def __init__(self, name: str, code: CodeType, loc: SrcLoc | None) -> None:
         self.scope = Scope("workload", name, loc)
         self.declared = Declarations()
+        self.depth = 0  # of workloads that call each other
         self.kernels = KernelNames[Hashable]()
         self.blocks: list[OpenBlock] = [OpenBlock(self.scope)]
         self._code = code
@@ -291,6 +213,15 @@ class Tracer:
         loop.close()
         self.emit(replace(head, body=tuple(loop.body)))
 
+    @contextmanager
+    def apart(self) -> Generator[None]:
+        """What is traced in between is a text of its own: its conditions continue no chain of the
+        text around it, and none behind it continues theirs."""
+        block = self.block
+        block.chain = None
+        yield
+        block.chain = None
+
     def open_branch(self, loc: SrcLoc | None) -> OpenBlock:
         self.check()
         branch = OpenBlock(Scope("condition", f"at {loc}", loc))
@@ -325,6 +256,7 @@ class Tracer:
     def load(self, region: ir.Region, loc: SrcLoc | None) -> SymInt:
         """The value of one element of a tensor, read here."""
         self.check()
+        _check_read_alone(region, loc)
         name, scope = self._hidden_slot(region.tensor, loc)
         self.emit(ir.SlotLoad(name, region, loc))
         return atom(ir.SlotRef(name), scope)
@@ -467,6 +399,21 @@ def run(tracer: Tracer, function: Callable[..., object], arguments: dict[str, ob
             fix="remove the return value; tasks write their results to tensors",
         )
     return body
+
+
+def _check_read_alone(region: ir.Region, loc: SrcLoc | None) -> None:
+    """Control reads an element at one line; which ones a reduction asks for is not known there."""
+    parts = (part for dim in region.dims for part in (dim.start, dim.extent))
+    if any(isinstance(node, ir.BoundVar) for part in parts for node in ir.walk_expr(part)):
+        raise CompileError(
+            Code.UNTRACEABLE,
+            f"tensor {region.tensor} is read inside a reduction or a search",
+            loc=loc,
+            why="control reads single elements of a tensor, once the tasks that write them have "
+            "ended",
+            fix=f"pass an array of integers for {region.tensor}, without Tensor(...), or reduce it "
+            "in a kernel and read the result",
+        )
 
 
 def _check_alive(tensor: object, name: str) -> None:

@@ -16,6 +16,7 @@ from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, ScheduleError
 from pto_wsp.frontend import trace
 from pto_wsp.frontend.arguments import Argument, ScalarArgument, bind, match_signature
+from pto_wsp.frontend.blocks import OpenBlock
 from pto_wsp.frontend.captures import captured_arrays
 from pto_wsp.frontend.compose import Traced, merge, of_a_network
 from pto_wsp.frontend.directives import Directives, Schedule
@@ -24,6 +25,8 @@ from pto_wsp.frontend.kernels import Kernel
 from pto_wsp.frontend.schedule import DirectiveSet
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.srcloc import SrcLoc
+
+_MOST_CALLS = 64  # of workloads inside each other
 
 
 class _Once:
@@ -215,9 +218,7 @@ def _composed(form: str, parts: tuple[object, ...]) -> Workload:
 class Inlined:
     """The tasks of a workload that was called inside another one: statements of a body."""
 
-    def __init__(
-        self, block: trace.OpenBlock, start: int, end: int, *, is_network: bool = False
-    ) -> None:
+    def __init__(self, block: OpenBlock, start: int, end: int, *, is_network: bool = False) -> None:
         self.block = block
         self.start = start
         self.end = end
@@ -230,11 +231,29 @@ class Inlined:
         raise AttributeError(name)
 
 
+def _check_depth(tracer: trace.Tracer, function: FunctionType) -> None:
+    """A workload that calls itself ends at a number of Python's, or never."""
+    if tracer.depth < _MOST_CALLS:
+        return
+    raise CompileError(
+        Code.WORKLOAD_FUNCTION,
+        f"workload {function.__name__} inside {_MOST_CALLS} others",
+        loc=srcloc.here(),
+        why="a workload is traced once: one that calls itself does so again and again, whatever its"
+        " symbolic values would be",
+        fix="loop with P.seq(...) or P.loop_while(...)",
+    )
+
+
 def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, Any]) -> Any:
     block = tracer.block
     start = len(block.body)
     processes = tracer.num_processes
-    result = function(**arguments)
+    _check_depth(tracer, function)
+    tracer.depth += 1
+    with tracer.apart():
+        result = function(**arguments)
+    tracer.depth -= 1
     if result is not None and not isinstance(result, trace.CallResult):
         raise CompileError(
             Code.WORKLOAD_FUNCTION,
@@ -243,7 +262,6 @@ def _inlined(tracer: trace.Tracer, function: FunctionType, arguments: dict[str, 
             why="a workload generates tasks and has no result",
             fix="remove the return value; tasks write their results to tensors",
         )
-    block.chain = None  # a condition behind it is not one of its own
     is_network = tracer.num_processes > processes
     return Inlined(block, start, len(block.body), is_network=is_network)
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pto_wsp import columns
+from pto_wsp.columns import KERNEL, STAGE, WORKSPACE
 from pto_wsp.plan import NONE, Alloc, Axis, Descriptor, Plan, Site, TaskKind
 
 ABSENT = 0xFFFF_FFFF  # the task has no such number
-KERNEL, STAGE, WORKSPACE = "kernel", "stage", "workspace"
 
 
 class Cell(IntEnum):
@@ -48,17 +49,32 @@ class Layout:
 
 def layout_of(plan: Plan) -> Layout:
     sites = [_site_cells(plan, number, site) for number, site in enumerate(plan.records(Site))]
-    names = list(dict.fromkeys(name for cells in sites for name in cells))
+    names = _merged(sites)
     fields = {plan.string(record.name) for record in plan.records(Descriptor)}
     names.sort(key=lambda name: (name == WORKSPACE, name in fields, name != KERNEL, name != STAGE))
     words = [(name, half) for name in names for half in range(2 if name == WORKSPACE else 1)]
     cells = np.zeros((len(sites), len(words), 2), np.uint32)
     for number, known in enumerate(sites):
         for column, (name, half) in enumerate(words):
-            kind, arg = known.get(name, (Cell.CONSTANT, ABSENT))
-            cells[number, column] = kind + half, arg
+            if name in known:
+                kind, arg = known[name]
+                cells[number, column] = kind + half, arg
+            else:
+                cells[number, column] = Cell.CONSTANT, ABSENT
     dtype = np.dtype([(name, np.uint64 if name == WORKSPACE else np.uint32) for name in names])
     return Layout(dtype, cells)
+
+
+def _merged(sites: list[dict[str, tuple[int, int]]]) -> list[str]:
+    """The columns of all sites; what stands behind a column in one of them does so here."""
+    names: list[str] = []
+    for cells in sites:
+        at = 0
+        for name in cells:
+            if name not in names:
+                names.insert(at, name)
+            at = names.index(name) + 1
+    return names
 
 
 def _site_cells(plan: Plan, number: int, site: Site) -> dict[str, tuple[int, int]]:
@@ -79,15 +95,12 @@ def _site_cells(plan: Plan, number: int, site: Site) -> dict[str, tuple[int, int
 
 
 def _loops(plan: Plan, site: Site) -> Iterator[tuple[int, str]]:
-    """The axes around a site with their levels, outermost first; the second of a name is name_2.
-    Messages that are consumed have a level and no axis."""
-    axes: list[tuple[int, str]] = []
+    """The loops around a site, outermost first: their levels and columns. Messages that are
+    consumed have a level and no axis."""
+    axes: list[Axis] = []
     axis = site.axis
     while axis != NONE:
-        record = plan.records(Axis)[axis]
-        axes.insert(0, (record.level, plan.string(record.name)))
-        axis = record.outer
-    seen: dict[str, int] = {}
-    for level, name in axes:
-        seen[name] = seen.get(name, 0) + 1
-        yield level, name if seen[name] == 1 else f"{name}_{seen[name]}"
+        axes.insert(0, plan.records(Axis)[axis])
+        axis = axes[0].outer
+    names = columns.of_loops(plan.string(each.name) for each in axes)
+    yield from zip((each.level for each in axes), names, strict=True)

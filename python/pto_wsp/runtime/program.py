@@ -20,7 +20,7 @@ from pto_wsp import srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, SynchronizeTimeout
 from pto_wsp.host_ends import HostEnd
-from pto_wsp.plan import Plan
+from pto_wsp.plan import Feature, Plan
 from pto_wsp.runtime.bindings import Binder, Bound, Value, show, stage_lines
 from pto_wsp.runtime.descriptors import layout_of
 from pto_wsp.runtime.engine import (
@@ -37,10 +37,11 @@ from pto_wsp.runtime.engine import (
     TaskDump,
     Verifier,
 )
+from pto_wsp.runtime.pending import PendingRuns
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.ports import Port, bind_ports
 from pto_wsp.runtime.recording import decisions
-from pto_wsp.runtime.run_errors import of_call
+from pto_wsp.runtime.run_errors import of_call, tasks_depend_on_data
 from pto_wsp.runtime.serialised import serialised
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.verified import VerifiedRun
@@ -100,8 +101,7 @@ class Program:
         self._quick = engine if verifier is None and isinstance(engine, QuickEngine) else None
         adopt = engine.adopt if isinstance(engine, DeviceEngine) else None
         self._binder = Binder(plan, defaults or {}, adopt)
-        self._pending: list[Run] = []
-        self._enqueued: Run | None = None
+        self._pending = PendingRuns()
         self._last: Run | None = None
         self._closed = False
         self._check: Callable[[], None] | None = None
@@ -220,7 +220,7 @@ class Program:
 
     def execute_async(self, **bindings: object) -> Program:
         """Starts a run and returns; `synchronize()` waits for it and raises its error."""
-        self._pending.append(self._start(bindings, asynchronous=True))
+        self._pending.add(self._start(bindings, asynchronous=True))
         return self
 
     def enqueue(self, **bindings: object) -> Program:
@@ -229,7 +229,7 @@ class Program:
         all have. On targets without streams, `execute`."""
         if not isinstance(self._engine, StreamEngine):
             return self.execute(**bindings)
-        self._enqueued = self._start(bindings, asynchronous=True)
+        self._pending.enqueue(self._start(bindings, asynchronous=True))
         return self
 
     def reserve(self, **bindings: object) -> Program:
@@ -248,12 +248,9 @@ class Program:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         first_error: BaseException | None = None
-        if self._enqueued is not None:
-            self._pending.append(self._enqueued)
-            self._enqueued = None
-        while self._pending:
+        self._pending.settle()
+        while (run := self._pending.first()) is not None:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            run = self._pending[0]
             try:
                 if not run.wait(left):
                     raise SynchronizeTimeout(
@@ -270,21 +267,27 @@ class Program:
             except BaseException:
                 # Ctrl-C while waiting leaves the run where it is; a kernel's own has ended it.
                 if run.done():
-                    self._last = self._pending.pop(0)
+                    self._taken(run)
                 raise
-            self._last = self._pending.pop(0)
             try:
-                self._write_trace(self._last)
+                if self._taken(run):
+                    self._write_trace(run)
             except ExecutionError as error:
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
         return self
 
+    def _taken(self, run: Run) -> bool:
+        """A run has ended: whether this thread is the one to look at it."""
+        taken = self._pending.take(run)
+        if taken:
+            self._last = run
+        return taken
+
     def is_complete(self) -> bool:
         """Whether every run started so far has ended."""
-        started = self._pending if self._enqueued is None else [*self._pending, self._enqueued]
-        return all(run.done() for run in started)
+        return self._pending.are_done()
 
     def instance(self) -> Program:
         """Another program of the same plan, kernels and current bindings, with workers of its own.
@@ -316,8 +319,12 @@ class Program:
             self._closed = True
             self._quick = None
             self._pending.clear()
-            self._enqueued = None
             self._engine.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called: then nothing runs any more."""
+        return self._closed
 
     def __enter__(self) -> Program:
         return self
@@ -388,6 +395,8 @@ class Program:
         4294967295 stands where a task has no such number.
         """
         self._check_usable()
+        if Feature.DATA_DEPENDENT in self.plan.features:
+            raise tasks_depend_on_data()
         layout = layout_of(self.plan)
         return layout.rows(self._engine.descriptors(self._binder.bind(bindings), layout))
 

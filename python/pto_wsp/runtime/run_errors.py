@@ -35,7 +35,8 @@ _ADVICE = {
     Code.ARITHMETIC: ("control computes with 64-bit integers, and every number has to be one",
         "leave such cases out with P.when(...), or give them a value with select(...)"),
     Code.NEGATIVE_EXTENT: ("loops run 0 times or more, and shapes count elements",
-        "use maximum(n, 0), or correct what the extent is made of"),
+        "use maximum(n, 0), maximum(n, start) where an axis has a start, or correct what the "
+        "extent is made of"),
     Code.PAGED_PARTS: ("the program was compiled for pages of one size",
         "bind a pool of [pages, tokens a page, ...], or leave page= out of PagedTensor(...)"),
     Code.PAGES: ("tokens are found through the page table, and a view lies on one page",
@@ -88,12 +89,17 @@ _KINDS: dict[Code, type[ExecutionError]] = {
 
 
 def run_error(
-    code: Code, message: str, *, loc: SrcLoc | None = None, why: str | None = None
+    code: Code,
+    message: str,
+    *,
+    loc: SrcLoc | None = None,
+    why: str | None = None,
+    fix: str | None = None,
 ) -> ExecutionError:
     """A run that cannot start or cannot go on."""
-    usual, fix = _ADVICE.get(code, (None, None))
+    usual, advice = _ADVICE.get(code, (None, None))
     kind = _KINDS.get(code, ExecutionError)
-    return of_call(kind(code, message, loc=loc, why=why or usual, fix=fix))
+    return of_call(kind(code, message, loc=loc, why=why or usual, fix=fix or advice))
 
 
 def of_call(error: ExecutionError) -> ExecutionError:

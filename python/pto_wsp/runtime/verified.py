@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,14 +21,16 @@ class VerifiedRun:
         self._run = run
         self._check: Callable[[Run], None] | None = check
         self._found: ExecutionError | None = None
+        self._checking = threading.Lock()
 
     def wait(self, timeout: float | None) -> bool:
         if not self._run.wait(timeout):
             return False
-        if self._check is not None:
+        with self._checking:
             check, self._check = self._check, None
             try:
-                check(self._run)
+                if check is not None:
+                    check(self._run)
             except ExecutionError as error:
                 self._found = error
         if self._found is not None:

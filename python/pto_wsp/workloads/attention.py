@@ -14,27 +14,26 @@ from pto_wsp import (
     P,
     Tensor,
     Tile,
+    default,
+    emit,
     kernel,
     kernels,
     maximum,
     minimum,
     pto,
+    select,
+    select_tier,
+    tier,
     workload,
 )
+from pto_wsp import (
+    tiers as kernel_tiers,
+)
 from pto_wsp.workloads.cutting import DECODE_TIERS, Cutting, Tier, ceil_div, chunk_unit
+from pto_wsp.workloads.factories import check_counts, made_once
+from pto_wsp.workloads.heads import check_axis, check_heads, elements_of
 
-
-def _call_by_tier(length, tiers: Sequence[Tier], call: Callable[[Tier], None]) -> None:
-    """A call for each tier, of which the length takes one."""
-    *shorter, last = tiers
-    for tier in shorter:
-        with P.when(length <= tier.limit):
-            call(tier)
-    if not shorter:
-        call(last)
-        return
-    with P.otherwise():
-        call(last)
+_OUTSIDE = 1 << 40  # of every tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +53,24 @@ class _DecodeKinds:
         """Those of the n-th task, or chunk."""
         return _part(self.group, n)
 
-    def kernel(self, make: Callable[..., Any], tier: Tier) -> Any:
-        size = self.group, tier.block, self.dim, self.dtype
+    def variants(self, make: Callable[..., Any], found: Sequence[Tier]) -> Any:
+        """The kernel that each range of lengths has, for `select_tier`."""
+        *shorter, last = found
+        limited = (tier(_up_to(each.limit), self._kernel(make, each)) for each in shorter)
+        return kernel_tiers(make.__name__, *limited, default(self._kernel(make, last)))
+
+    def _kernel(self, make: Callable[..., Any], of: Tier) -> Any:
+        size = self.group, of.block, self.dim, self.dtype
         return make(*size, paged=True, kv_heads=self.together)
+
+
+def _up_to(limit: int):
+    return lambda length: length <= limit
 
 
 @dataclass(frozen=True, slots=True)
 class _DecodeTasks:
-    """The tasks of a sequence, which are calls inside a workload."""
+    """The tasks of a sequence: descriptors inside a workload."""
 
     kinds: _DecodeKinds
     b: Any
@@ -71,43 +80,41 @@ class _DecodeTasks:
     k: Any
     v: Any
     out: Any
+    shift: Any  # of rows of q: 0, or as far as they are outside of it
 
-    def _given(self, h, span):
-        mine = h if self.kinds.together == 1 else _part(self.kinds.together, h)
-        b, rows = self.b, self.kinds.rows(h)
-        return self.q[b, rows], self.k[b, span, mine], self.v[b, span, mine]
+    def _given(self, h, start, stop):
+        kinds, b = self.kinds, self.b
+        mine = h if kinds.together == 1 else _part(kinds.together, h)
+        rows = kinds.rows(h)
+        query = self.q[b, rows.start + self.shift : rows.stop + self.shift]
+        return query, self.k[b, start:stop, mine], self.v[b, start:stop, mine]
 
     def whole(self, tiers: Sequence[Tier]) -> None:
         b, kinds = self.b, self.kinds
+        variants = kinds.variants(kernels.flash_attention, tiers)
         for h in P(self.kv):
-
-            def call(tier: Tier, h=h) -> None:
-                attend = kinds.kernel(kernels.flash_attention, tier)
-                result = self.out[b, kinds.rows(h)]
-                attend[b, h](*self._given(h, slice(0, self.length)), result, kinds.factor)
-
-            _call_by_tier(self.length, tiers, call)
+            attend = select_tier(variants, self.length)[b, h]
+            given = self._given(h, 0, self.length)
+            fields = {"start": 0, "stop": self.length}
+            emit(attend, *given, self.out[b, kinds.rows(h)], kinds.factor, fields=fields)
 
     def cut(self, tiers: Sequence[Tier], chunks, start) -> None:
         b, kinds = self.b, self.kinds
         every = (kinds.kv_heads // kinds.together, chunks * kinds.group)
         parts = Tensor.temp((*every, kinds.dim), DType.F32, name="parts")
         stats = Tensor.temp((*every, 2), DType.F32, name="stats")
+        variants = kinds.variants(kernels.decode, tiers)
         for chunk, h in P(chunks, self.kv):  # that name is what schedules know it by
-
-            def call(tier: Tier, c=chunk, h=h) -> None:
-                attend = kinds.kernel(kernels.decode, tier)
-                span = slice(start(c), minimum(start(c + 1), self.length))
-                result = parts[h, kinds.rows(c)], stats[h, kinds.rows(c)]
-                attend[b, c, h](*self._given(h, span), *result, kinds.factor)
-
-            _call_by_tier(self.length, tiers, call)
+            attend = select_tier(variants, self.length)[b, chunk, h]
+            first, last = start(chunk), minimum(start(chunk + 1), self.length)
+            result = parts[h, kinds.rows(chunk)], stats[h, kinds.rows(chunk)]
+            given = (*self._given(h, first, last), *result, kinds.factor)
+            emit(attend, *given, fields={"start": first, "stop": last})
         merge = kernels.merge_partials(kinds.group, kinds.dim, kinds.dtype, at_once=kinds.merged)
         for h in P(self.kv):
             merge[b, h](parts[h], stats[h], self.out[b, kinds.rows(h)])
 
 
-@functools.cache
 def paged_decode(
     heads: int,
     kv_heads: int,
@@ -115,7 +122,7 @@ def paged_decode(
     page: int,
     dtype: DType = DType.F32,
     *,
-    tiers: tuple[Tier, ...] = DECODE_TIERS,
+    tiers: Sequence[Tier] = DECODE_TIERS,
     scale: float | None = None,
     together: int = 1,
     exact: bool = True,
@@ -129,9 +136,12 @@ def paged_decode(
     `k` and `v` are `PagedTensor`s over pools [page, token of the page, KV head, dim] of any
     strides; KV head h serves the heads from h * (heads / kv_heads) on. A sequence without tokens
     gives zeros. `batch` and `kv` are axes of sequences and KV heads; all else is bound at each run.
+    Tensors and axes of other heads are refused where it is called, and in a run by regions of q
+    that are outside of it.
 
     A task takes `together` KV heads that follow each other, and `kv` has an element for as many:
-    one gives the most tasks, several read longer stretches, which is faster. `blocks` (a `Scalar`)
+    one gives the most tasks, several read longer stretches, which is faster. Its descriptor has the
+    tokens from `start` to `stop` that it attends to. `blocks` (a `Scalar`)
     is how many chunks all sequences together may be cut into. Control looks for the smallest chunk
     that keeps it, in multiples of 64 tokens or of a page; each sequence is at least one. One chunk
     is written at once; partial results of others are temporaries, which are merged. Without `exact`
@@ -140,39 +150,65 @@ def paged_decode(
     a time.
 
     With `shares`, each sequence is then cut into a multiple of that many chunks, of one size, give
-    or take 64 tokens or a page. So many workers that take them in turns, by the dispatch policy
+    or take a unit of 64 tokens or a page; one of fewer units than shares has a chunk for each. So
+    many workers that take them in turns, by the dispatch policy
     `affinity(lambda t: t.batch + t.get("chunk", 0))`, read equal parts of every sequence, whatever
     the lengths are, and whole pages if a task takes all KV heads.
     """
+    counts = {"heads": heads, "kv_heads": kv_heads, "dim": dim, "page": page, "together": together}
+    check_counts("paged_decode", **counts, uneven=uneven)
     if shares < 1:
         raise ValueError(f"a sequence has {shares} shares")
     if merged < 1:
         raise ValueError(f"{merged} chunks are merged at a time")
+    cutting = Cutting(_checked(tiers), chunk_unit(page), exact, uneven, shares)
     group = _group(heads, kv_heads, together) * together
     factor = 1 / math.sqrt(dim) if scale is None else scale
-    cutting = Cutting(tiers, chunk_unit(page), exact, uneven, shares)
-    kinds = _DecodeKinds(group, kv_heads, dim, dtype, together, factor, merged)
-    nothing = _zeros(group, dim, dtype)
+    return _paged_decode(
+        _DecodeKinds(group, kv_heads, dim, dtype, together, factor, merged), cutting
+    )
+
+
+def _checked(tiers: object) -> tuple[Tier, ...]:
+    found = tuple(tiers) if isinstance(tiers, list | tuple) else ()
+    if found and all(isinstance(each, Tier) for each in found):
+        return found
+    raise ValueError(f"the tiers are {tiers!r}: pass some of workloads.Tier(limit, block, chunk)")
+
+
+@made_once
+def _paged_decode(kinds: _DecodeKinds, cutting: Cutting) -> Any:
+    nothing = _zeros(kinds.group, kinds.dim, kinds.dtype)
+    tasks_of_kv = kinds.kv_heads // kinds.together
+    heads = tasks_of_kv * kinds.group
 
     @workload
     def paged_decode(batch, kv, lens, blocks, q, k, v, out):
+        check_axis("kv", kv, tasks_of_kv)
+        for name, tensor, dim, count in (
+            *(("q", q, 1, heads), ("out", out, 1, heads)),
+            *(("k", k, 2, kinds.kv_heads), ("v", v, 2, kinds.kv_heads)),
+        ):
+            check_heads(name, tensor, dim, count)
+        fits = (q.shape[1] == heads) & (elements_of(kv) == tasks_of_kv)
+        shift = select(fits, 0, _OUTSIDE)  # what other bindings would leave out is an error so
         units = cutting.units(q.shape[0], lens, blocks)
         for b in P(batch):
-            tasks = _DecodeTasks(kinds, b, lens[b], kv, q, k, v, out)
+            tasks = _DecodeTasks(kinds, b, lens[b], kv, q, k, v, out, shift)
             chunks, is_one, start = cutting.chunks(lens[b], units)
             with P.when(lens[b] == 0):
                 for h in P(kv):  # as all tasks, so that every one has a KV head to be placed by
                     nothing[b, h](out[b, kinds.rows(h)])
-            with P.when(is_one) if cutting.cutting else P.otherwise():
-                tasks.whole(tiers)
-            if cutting.cutting:
+            with P.when(is_one) if cutting.tiers_cut else P.otherwise():
+                tasks.whole(cutting.tiers)
+            if cutting.tiers_cut:
                 with P.otherwise():  # the least is for temporaries, which then have a largest size
-                    tasks.cut(cutting.cutting, minimum(chunks, cutting.most(blocks)), start)
+                    tasks.cut(cutting.tiers_cut, minimum(chunks, cutting.most(blocks)), start)
 
     return paged_decode
 
 
-@functools.cache
+@made_once
 def ragged_prefill(
     heads: int,
     kv_heads: int,
@@ -197,6 +233,8 @@ def ragged_prefill(
     A task is `rows` queries of one head, and is given only the keys that one of them sees: what the
     mask hides is never read.
     """
+    counts = {"heads": heads, "kv_heads": kv_heads, "dim": dim, "rows": rows, "cols": cols}
+    check_counts("ragged_prefill", **counts)
     if window and not causal:
         raise ValueError("a sliding window ends at the query's own key: it takes causal=True")
     group = _group(heads, kv_heads)

@@ -48,7 +48,7 @@ class Cutting:
         if self.shares > 1:
             return self.shared(length, units)
         size = self.size(length, units) if self.exact else self.even(length, units)
-        return ceil_div(length, size), length <= size, lambda chunk: chunk * size
+        return -(-length // size), length <= size, lambda chunk: chunk * size
 
     def most(self, blocks):
         """More chunks than that no sequence has."""
@@ -56,12 +56,12 @@ class Cutting:
         return (blocks if self.exact else blocks * self.uneven + 1) + self.shares - 1
 
     @property
-    def cutting(self) -> tuple[Tier, ...]:
+    def tiers_cut(self) -> tuple[Tier, ...]:
         """The tiers whose sequences may be cut."""
         return self.tiers if self.shares > 1 else tuple(t for t in self.tiers if t.chunk)
 
     @property
-    def all(self) -> bool:
+    def cuts_all(self) -> bool:
         """Whether sequences of every length may be cut."""
         return all(tier.chunk for tier in self.tiers)
 
@@ -109,10 +109,11 @@ class Cutting:
 
     def even(self, length, units):
         """Near that chunk size, such that all chunks of a sequence are of one size: what is left
-        over is no chunk by itself if it is less than a quarter of one."""
+        over is no chunk by itself if it is less than a quarter of one. Expressions are written out,
+        so sizes stand in them as seldom as can be."""
         size = self.size(length, units)
-        chunks = maximum(ceil_div(length - size // 4, size), 1)
-        return ceil_div(ceil_div(length, chunks), self.unit) * self.unit
+        chunks = maximum(-((size // 4 - length) // size), 1)
+        return ceil_div(-(-length // chunks), self.unit) * self.unit
 
     def search(self, sequences, lens, blocks):
         """The smallest chunk, in units, with which there are at most `blocks` chunks."""
@@ -124,7 +125,7 @@ class Cutting:
         total, more = reduce_sum(sequences, lambda b: lens[b]), blocks - sequences
         enough = select(more > 0, ceil_div(total, maximum(more, 1)), total)
         last = maximum(ceil_div(enough, self.unit), 2)
-        if not self.all:
+        if not self.cuts_all:
             return search(1, last, fits)
         # Where every sequence is cut, chunks of less than the mean are too many.
         first = maximum(ceil_div(ceil_div(total, maximum(blocks, 1)), self.unit), 2)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pto_wsp import DType, In, InOut, Kernel, Out, P, Tensor, Tile, kernel, kernels, pto, workload
 from pto_wsp import minimum as least
+from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import check_sizes, part, parts
 
 F32 = DType.F32
@@ -115,7 +116,7 @@ def _columns(shape: LlamaShape, width, count):
             yield (j, i), rows, part(j, shape.cols, width)
 
 
-@functools.cache
+@made_once
 def llama_layer(shape: LlamaShape):
     """`llama_layer(shape)(batch, layer, lens, x, K, V, cos, sin, ...)`: one token of each sequence
     through layer `layer` of the stacked weights, `x[sequence, d_model]` in place.
@@ -207,7 +208,7 @@ class _Later:
         return self.lens[b] + self.steps
 
 
-@functools.cache
+@made_once
 def llama_step(shape: LlamaShape):
     """`llama_step(shape)(steps, layers, batch, lens, tokens, logits, K, V, cos, sin, embed, ...,
     norm_out, head)`: `steps` tokens of each sequence, each from the one before: embedding, all

@@ -2,16 +2,15 @@
 
 # The parameters of a workload are symbols while it is traced.
 # pyright: basic
-import functools
-
 from pto_wsp import Dense, DType, P, Sparse, Tensor, kernels, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
+from pto_wsp.workloads.factories import check_counts, made_once
 from pto_wsp.workloads.parts import Product, part, parts
 
 F32, I32 = DType.F32, DType.I32
 
 
-@functools.cache
+@made_once
 def moe_ffn(
     experts: int,
     top_k: int,
@@ -35,6 +34,8 @@ def moe_ffn(
     choice has a row of its own for what its expert says, so nothing is added up by several tasks
     and a token's bits do not depend on the order in which they run.
     """
+    sizes = {"experts": experts, "top_k": top_k, "d_model": d_model, "d_ff": d_ff}
+    check_counts("moe_ffn", **sizes, chunk=chunk, cols=cols, depth=depth)
     product = Product(kernels.linear(chunk, cols, depth), cols)
     route = kernels.topk_router(chunk, experts, top_k)
     group_by_expert = kernels.group_choices(experts, top_k)

@@ -2,11 +2,11 @@
 
 # The parameters of a workload are symbols while it is traced.
 # pyright: basic
-import functools
 from dataclasses import dataclass
 
 from pto_wsp import DType, P, Tensor, combine, kernels, minimum, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
+from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import Product, check_sizes, part, parts
 from pto_wsp.workloads.sparse_kernels import (
     absorbed_query,
@@ -54,7 +54,7 @@ class SparseAttentionShape:
             raise ValueError(f"{self.index_dim} elements of an index key, {self.rope} of them turn")
 
 
-@functools.cache
+@made_once
 def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
     """`sparse_attention(X, sequence, position, cos, sin, ..., latent, index_keys, Y)`: each row of
     X is a token, at `position[i]` of `sequence[i]`. It is put into the caches and attends to

@@ -16,7 +16,8 @@ from pto_wsp.errors import (
     ScheduleError,
     WindowOverflow,
 )
-from pto_wsp.plan import NONE, Plan, ScheduleArg, ScheduleEntry, Section, Status
+from pto_wsp.options import WORKSPACE_LIMIT
+from pto_wsp.plan import NONE, Plan, ScheduleArg, ScheduleEntry, Section, Status, Tensor
 from pto_wsp.runtime.run_errors import run_error, tasks_depend_on_data
 from pto_wsp.srcloc import SrcLoc
 
@@ -169,11 +170,33 @@ class Failure:
         )
 
     def _run_error(self, plan: Plan) -> ExecutionError:
+        if self.status is Status.NO_MEMORY and self.record is not None:
+            return self._no_room(plan)
         code = _CODES.get(self.status)
         if code is None:  # an exception of the C++ library
             message = "the run needs more threads or memory than the system gives"
             return run_error(Code.MACHINE_RESOURCES, message, why=self.message)
         return run_error(code, self.message + self._where(plan), loc=self._loc(plan))
+
+    def _no_room(self, plan: Plan) -> ExecutionError:
+        """For a temporary, or the buffers of a channel."""
+        if self.record is None or WORKSPACE_LIMIT.name not in self.message:
+            return run_error(
+                Code.MACHINE_RESOURCES,
+                self.message,
+                loc=self._loc(plan),
+                why="memory for it is taken before the run, for each worker",
+                fix="make it smaller, or use fewer workers: compile(num_threads=2)",
+            )
+        name = plan.string(plan.records(Tensor)[self.record[1]].name)
+        return run_error(
+            Code.MACHINE_RESOURCES,
+            self.message.replace("these are", f"those of {name!r} are"),
+            loc=self._loc(plan),
+            why=f"compile({WORKSPACE_LIMIT.name}=...) says how many they may take, and each worker "
+            "has a copy",
+            fix=f"raise {WORKSPACE_LIMIT.name}, use fewer workers, or make the temporary smaller",
+        )
 
     def _directive(self, plan: Plan) -> str:
         if self.record is None:

@@ -99,8 +99,6 @@ class ReferenceEngine:
         return Generated(count, (first & _U64, second & _U64))
 
     def descriptors(self, bindings: tuple[Bound, ...], layout: Layout) -> npt.NDArray[np.uint32]:
-        if Feature.DATA_DEPENDENT in self.plan.features:
-            raise tasks_depend_on_data()
         return descriptor_words(BoundPlan(self.plan, bindings), layout)
 
     def lanes(self, task: Task) -> tuple[int, int]:
