@@ -109,9 +109,7 @@ struct Context {
   bool is_const(u32 expr) const {
     return get<Section::EXPR>(expr).op == static_cast<u8>(ExprOp::CONST);
   }
-  i64 const_value(u32 expr) const {
-    return constant_of(get<Section::EXPR>(expr));
-  }
+  i64 const_value(u32 expr) const { return constant_of(get<Section::EXPR>(expr)); }
 
   // Refuses expression `expr`, used at byte `offset` as `what`, unless it has the type and reads
   // only what the scope offers.

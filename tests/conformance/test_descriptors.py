@@ -27,6 +27,7 @@ from pto_wsp import (
     default,
     kernel,
     select_tier,
+    slot_set_u64,
     tier,
     tiers,
     workload,
@@ -254,3 +255,14 @@ def test_a_number_that_fits_no_more_in_the_middle_of_a_loop(target: str) -> None
 
     with pytest.raises(ExecutionError, match=r"'back' is -1.* in short\[2001\]"):
         bad(Tensor(data=np.zeros(3000))).compile(target=target).descriptors()
+
+
+def test_a_program_without_calls_has_no_rows(target: str) -> None:
+    @workload
+    def nothing(n: Any) -> None:
+        for _ in P(n):
+            slot_set_u64(0, 1)
+
+    rows = nothing(DenseDyn(3)).compile(target=target).descriptors()
+    assert len(rows) == 0
+    assert rows.dtype.names == ("kernel",)

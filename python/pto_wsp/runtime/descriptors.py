@@ -49,7 +49,7 @@ class Layout:
 
 def layout_of(plan: Plan) -> Layout:
     sites = [_site_cells(plan, number, site) for number, site in enumerate(plan.records(Site))]
-    names = _merged(sites)
+    names = _merged(sites) or [KERNEL]  # a program may have no calls
     fields = {plan.string(record.name) for record in plan.records(Descriptor)}
     names.sort(key=lambda name: (name == WORKSPACE, name in fields, name != KERNEL, name != STAGE))
     words = [(name, half) for name in names for half in range(2 if name == WORKSPACE else 1)]
