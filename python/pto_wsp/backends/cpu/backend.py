@@ -184,7 +184,7 @@ class CpuEngine:
 
     def descriptors(self, bindings: tuple[Bound, ...], layout: Layout) -> npt.NDArray[np.uint32]:
         values = _values(bindings)
-        cells = np.ascontiguousarray(layout.cells.reshape(len(layout.cells), -1))
+        cells = np.ascontiguousarray(layout.cells.reshape(len(layout.cells), 2 * layout.words))
         rows = np.zeros((0, layout.words), np.uint32)
         tasks, error = self.native.descriptors(values, cells, rows)  # only counts
         if error is None:
