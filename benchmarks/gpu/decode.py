@@ -56,7 +56,6 @@ def compiled(shape: Shape, config: GpuDecode) -> Program:
     pools = [empty(n, 1, shape.page, shape.kv_heads, shape.dim) for n in ("keys", "values")]
     return decode(
         batch=DenseDyn(1),
-        kv=DenseDyn(shape.kv_heads),
         lens=np.ones(1, np.int32),
         blocks=Scalar(config.blocks(sms() * config.blocks_per_sm, shape.kv_heads)),
         q=empty("q", 1, shape.heads, shape.dim),

@@ -77,7 +77,6 @@ def work(batch: Batch, workers: int, *, stealing: bool = True) -> Workload:
     return (
         decode(
             DenseDyn(SEQUENCES),
-            DenseDyn(1),
             batch.lens,
             Scalar(BLOCKS),
             Tensor(data=batch.q),

@@ -68,7 +68,6 @@ def build(data: dict[str, np.ndarray], page: int, blocks: int, workers: int) -> 
     return (
         decode(
             DenseDyn(len(data["lens"])),
-            DenseDyn(1),
             data["lens"],
             Scalar(blocks),
             Tensor(data=data["q"]),

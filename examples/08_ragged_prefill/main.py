@@ -69,8 +69,8 @@ def main() -> int:
         prefill = workloads.ragged_prefill(HEADS, KV_HEADS, DIM, window=window)
         given = dict(batches[0])
         tensors = {name: Tensor(data=given.pop(name)) for name in ("q", "k", "v", "out")}
-        axes = DenseDyn(args.sequences), DenseDyn(HEADS)
-        with prefill(*axes, **given, **tensors).compile(num_threads=args.workers) as program:
+        made = prefill(DenseDyn(args.sequences), **given, **tensors)
+        with made.compile(num_threads=args.workers) as program:
             for data in batches:
                 begin = time.perf_counter()
                 program.execute(batch=len(data["q_starts"]) - 1, **data)

@@ -79,7 +79,6 @@ class Step:
         ends = self.starts[: self.new + 1]
         prefill = workloads.ragged_prefill(HEADS, KV_HEADS, DIM)(
             batch=DenseDyn(self.new),
-            heads=DenseDyn(HEADS),
             q_starts=ends,
             k_starts=ends,
             q=Tensor(data=self.prompt_q),
@@ -97,7 +96,6 @@ class Step:
         )
         decode = workloads.paged_decode(HEADS, KV_HEADS, DIM, PAGE)(
             batch=DenseDyn(len(self.lens)),
-            kv=DenseDyn(KV_HEADS),
             lens=self.lens,
             blocks=Scalar(BLOCKS),
             q=Tensor(data=self.q),
@@ -209,7 +207,7 @@ def main() -> int:
     sizes = ((args.new, args.running), (args.new // 2, args.running + 2))
     steps = [Step(*(rng.integers(1, args.longest + 1, n) for n in each), rng) for each in sizes]
     # What others wait for comes first: prefill, alone in having an axis of heads, comes last.
-    first = ReadyPolicy.priority(lambda t: select(t.get("heads", -1) < 0, 1, 0))
+    first = ReadyPolicy.priority(lambda t: select(t.get("head", -1) < 0, 1, 0))
     costs = TracePolicy.cycles(lambda t: CYCLES)
     held = StartPolicy.after_orchestration()  # so that no wait is over before it is seen
     work = steps[0].workload().task_graph(ready=first, trace=costs, start=held)

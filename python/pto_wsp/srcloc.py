@@ -144,7 +144,7 @@ def _outside(frame: FrameType | None, inside: Inside | None) -> SrcLoc | None:
     while frame is not None and _is_package(frame):
         code = frame.f_code
         if code.co_filename.startswith(_LIBRARIES):
-            function = code.co_qualname.partition(".")[0]
+            function = code.co_qualname.partition(".")[0].lstrip("_")
             inside = inside or _inside(code.co_filename, frame.f_lineno, function)
             inside, library = _called(inside, code.co_filename, function), library or frame
         if code is call_for.__code__ and frame.f_locals["loc"] is not None:

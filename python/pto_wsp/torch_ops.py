@@ -102,7 +102,7 @@ def _decode_program(made_for: _Class) -> Program:
     pool = np.zeros((1, c.page, c.kv_heads, c.dim), c.dtype.numpy)
     table = np.zeros((1, 1), c.table.numpy)
     made = decode(
-        *(DenseDyn(1), DenseDyn(c.kv_heads), np.zeros(1, c.lens.numpy), Scalar(1)),
+        *(DenseDyn(1), np.zeros(1, c.lens.numpy), Scalar(1)),
         *(Tensor(data=q), PagedTensor(pool, table), PagedTensor(pool.copy(), table.copy())),
         Tensor(data=q.copy()),
     )

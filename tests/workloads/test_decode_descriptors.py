@@ -28,9 +28,7 @@ PAGE, DIM = 16, 32
 ABSENT = 0xFFFF_FFFF
 
 
-def inputs(
-    lens: list[int], heads: int = 4, kv_heads: int = 2, kv: int | None = None
-) -> dict[str, Any]:
+def inputs(lens: list[int], heads: int = 4, kv_heads: int = 2) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     pages = [-(-n // PAGE) for n in lens]
     table = np.zeros((len(lens), max([*pages, 1])), np.int32)
@@ -43,7 +41,6 @@ def inputs(
     q = rng.standard_normal((len(lens), heads, DIM), np.float32)
     return {
         "batch": DenseDyn(len(lens)),
-        "kv": DenseDyn(kv_heads if kv is None else kv),
         "lens": np.array(lens),
         "blocks": Scalar(40),
         "q": Tensor(data=q),
@@ -160,20 +157,14 @@ def test_sizes_of_other_workloads() -> None:
 
 # --- heads ---
 
-WRONG: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("axis kv has the extent 1", {"kv": 1}, {}),
-    ("axis kv has the extent 3", {"kv": 3}, {}),
-    ("axis kv has the extent 2", {}, {"together": 2}),
-    ("q has 6 heads", {"heads": 6}, {}),
-    ("k has 4 heads", {"kv_heads": 4, "kv": 2}, {}),
-]
 
-
-@pytest.mark.parametrize(("what", "wrong", "options"), WRONG)
-def test_other_heads_are_refused(what: str, wrong: Any, options: Any) -> None:
+@pytest.mark.parametrize(
+    ("what", "wrong"), [("q has 6", {"heads": 6}), ("k has 4", {"kv_heads": 4})]
+)
+def test_other_heads_are_refused(what: str, wrong: Any) -> None:
     with pytest.raises(CompileError) as caught:
-        work(inputs(LENS, **wrong), **options).compile()
-    assert caught.value.message == what
+        work(inputs(LENS, **wrong)).compile()
+    assert caught.value.message == what + " heads"
     assert caught.value.code is Code.WORKLOAD_ARGUMENT
     assert caught.value.loc is not None
     assert caught.value.loc.file == __file__
@@ -181,40 +172,41 @@ def test_other_heads_are_refused(what: str, wrong: Any, options: Any) -> None:
 
 def test_other_heads_inside_a_workload() -> None:
     @workload
-    def around(batch: Any, kv: Any, lens: Any, blocks: Any, q: Any, k: Any, v: Any, out: Any):
+    def around(batch: Any, lens: Any, blocks: Any, q: Any, k: Any, v: Any, out: Any):
         decode = workloads.paged_decode(4, 2, DIM, PAGE, tiers=TIERS)
-        decode(batch, kv, lens, blocks, q, k, v, out)
+        decode(batch, lens, blocks, q, k, v, out)
 
     given = inputs(LENS)
     around(**given).compile().execute()
     assert np.abs(given["out"].data - expected(given)).max() < 1e-5
-    with pytest.raises(CompileError, match="axis kv has the extent 1") as caught:
-        around(**inputs(LENS, kv=1)).compile()
+    with pytest.raises(CompileError, match="q has 8 heads") as caught:
+        around(**inputs(LENS, heads=8)).compile()
     assert caught.value.loc is not None
-    assert "decode(batch, kv" in caught.value.loc.render()
+    assert "decode(batch, lens" in caught.value.loc.render()
 
 
 @pytest.mark.parametrize("target", ["cpu_sim", "reference"])
-def test_other_heads_in_a_run(target: str) -> None:
+def test_fewer_heads_in_a_run(target: str) -> None:
     given = inputs([3, 100, 640])
     program = work(given).compile(target=target)
-    program.execute(kv=2)
-    larger = np.zeros((3, 8, DIM), np.float32)
-    for wrong in ({"kv": 1}, {"q": larger, "out": larger.copy()}):
-        with pytest.raises(ExecutionError, match="tensor 'q' are outside its extent") as caught:
-            program.execute(**wrong)
-        assert caught.value.code is Code.OUT_OF_BOUNDS
-        given["out"].data.fill(np.nan)
-        program.execute(kv=2, q=given["q"].data, out=given["out"].data)
-        assert np.abs(given["out"].data - expected(given)).max() < 1e-5
+    smaller = np.zeros((3, 3, DIM), np.float32)
+    with pytest.raises(ExecutionError, match="tensor 'q' are outside its extent") as caught:
+        program.execute(q=smaller, out=smaller.copy())
+    assert caught.value.code is Code.OUT_OF_BOUNDS
+    given["out"].data.fill(np.nan)
+    program.execute(q=given["q"].data, out=given["out"].data)
+    assert np.abs(given["out"].data - expected(given)).max() < 1e-5
 
 
-def test_axes_of_constants_and_launches() -> None:
+def test_launches() -> None:
     given = inputs(LENS)
     decode = workloads.paged_decode(4, 2, DIM, PAGE, tiers=TIERS)
     for _ in range(2):
-        launch(decode, **(given | {"kv": Dense[2]()}))
+        launch(decode, **(given | {"batch": Dense[len(LENS)]()}))
         assert np.abs(given["out"].data - expected(given)).max() < 1e-5
     launch(decode, **inputs(LENS))
-    with pytest.raises(ExecutionError, match="tensor 'q'"):
-        launch(decode, **inputs(LENS, kv=1))
+
+
+def test_a_window_of_fewer_than_no_keys_is_refused() -> None:
+    with pytest.raises(ValueError, match="a window of -1 keys"):
+        workloads.ragged_prefill(4, 2, 16, window=-1)

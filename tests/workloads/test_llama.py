@@ -129,8 +129,10 @@ def test_memory_does_not_grow_with_steps(compilations: list[str]) -> None:
                 held[step] = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         assert len(compilations) == compiled
-    assert (seen == seen[0]).all()
-    assert seen[0].all()
+    tasks, memory, workspace = seen.T
+    assert np.unique(tasks).size == np.unique(workspace).size == 1
+    # Lists of waiting tasks are as long as workers made them in any step so far, which differs.
+    assert 0 < memory.max() < 1.05 * memory.min()
     # A page table is wider by a column of 24 bytes every fourth step, and sequences own its pages.
     assert held[59] - held[19] < 1500
 

@@ -92,7 +92,6 @@ def work(
     )
     return function(
         DenseDyn(len(batch.lens)),
-        DenseDyn(kv_heads // together),
         batch.lens,
         Scalar(blocks),
         Tensor(data=batch.q),

@@ -34,7 +34,7 @@ class Batch:
         )
         arrays = (Tensor(data=each) for each in (self.q, self.k, self.v, self.out))
         sequences = DenseDyn(len(self.q_starts) - 1)
-        return function(sequences, DenseDyn(HEADS), self.q_starts, self.k_starts, *arrays)
+        return function(sequences, self.q_starts, self.k_starts, *arrays)
 
     def expected(self, *, causal: bool = True, window: int = 0) -> Any:
         torch = pytest.importorskip("torch")

@@ -115,7 +115,7 @@ def test_nothing_races() -> None:
 
 def test_decode_waits_for_the_pages_of_its_own_sequence() -> None:
     module, step = example(), made(3, 4)
-    first = ReadyPolicy.priority(lambda t: select(t.get("heads", -1) < 0, 1, 0))  # prefill is last
+    first = ReadyPolicy.priority(lambda t: select(t.get("head", -1) < 0, 1, 0))  # prefill is last
     held = {"trace": TracePolicy.cycles(lambda t: 100), "start": StartPolicy.after_orchestration()}
     program = step.workload().task_graph(**held, ready=first).compile(num_threads=3).execute()
     prefill, append, decode = range(3)

@@ -21,7 +21,6 @@ from pto_wsp import (
     maximum,
     minimum,
     pto,
-    select,
     select_tier,
     tier,
     workload,
@@ -31,9 +30,7 @@ from pto_wsp import (
 )
 from pto_wsp.workloads.cutting import DECODE_TIERS, Cutting, Tier, ceil_div, chunk_unit
 from pto_wsp.workloads.factories import check_counts, made_once
-from pto_wsp.workloads.heads import check_axis, check_heads, elements_of
-
-_OUTSIDE = 1 << 40  # of every tensor
+from pto_wsp.workloads.heads import check_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +45,15 @@ class _DecodeKinds:
     together: int
     factor: float
     merged: int
+
+    @property
+    def heads(self) -> int:
+        return self.tasks * self.group
+
+    @property
+    def tasks(self) -> int:
+        """Of a sequence that is not cut."""
+        return self.kv_heads // self.together
 
     def rows(self, n):
         """Those of the n-th task, or chunk."""
@@ -70,49 +76,46 @@ def _up_to(limit: int):
 
 @dataclass(frozen=True, slots=True)
 class _DecodeTasks:
-    """The tasks of a sequence: descriptors inside a workload."""
+    """The tasks of a sequence: descriptors inside a workload. Schedules know loops by the names of
+    their variables."""
 
     kinds: _DecodeKinds
     b: Any
     length: Any
-    kv: Any
     q: Any
     k: Any
     v: Any
     out: Any
-    shift: Any  # of rows of q: 0, or as far as they are outside of it
 
-    def _given(self, h, start, stop):
+    def _given(self, kv, start, stop):
         kinds, b = self.kinds, self.b
-        mine = h if kinds.together == 1 else _part(kinds.together, h)
-        rows = kinds.rows(h)
-        query = self.q[b, rows.start + self.shift : rows.stop + self.shift]
-        return query, self.k[b, start:stop, mine], self.v[b, start:stop, mine]
+        mine = kv if kinds.together == 1 else _part(kinds.together, kv)
+        return self.q[b, kinds.rows(kv)], self.k[b, start:stop, mine], self.v[b, start:stop, mine]
 
     def whole(self, tiers: Sequence[Tier]) -> None:
         b, kinds = self.b, self.kinds
         variants = kinds.variants(kernels.flash_attention, tiers)
-        for h in P(self.kv):
-            attend = select_tier(variants, self.length)[b, h]
-            given = self._given(h, 0, self.length)
+        for kv in P(kinds.tasks):
+            attend = select_tier(variants, self.length)[b, kv]
+            given = self._given(kv, 0, self.length)
             fields = {"start": 0, "stop": self.length}
-            emit(attend, *given, self.out[b, kinds.rows(h)], kinds.factor, fields=fields)
+            emit(attend, *given, self.out[b, kinds.rows(kv)], kinds.factor, fields=fields)
 
     def cut(self, tiers: Sequence[Tier], chunks, start) -> None:
         b, kinds = self.b, self.kinds
-        every = (kinds.kv_heads // kinds.together, chunks * kinds.group)
+        every = (kinds.tasks, chunks * kinds.group)
         parts = Tensor.temp((*every, kinds.dim), DType.F32, name="parts")
         stats = Tensor.temp((*every, 2), DType.F32, name="stats")
         variants = kinds.variants(kernels.decode, tiers)
-        for chunk, h in P(chunks, self.kv):  # that name is what schedules know it by
-            attend = select_tier(variants, self.length)[b, chunk, h]
+        for chunk, kv in P(chunks, kinds.tasks):
+            attend = select_tier(variants, self.length)[b, chunk, kv]
             first, last = start(chunk), minimum(start(chunk + 1), self.length)
-            result = parts[h, kinds.rows(chunk)], stats[h, kinds.rows(chunk)]
-            given = (*self._given(h, first, last), *result, kinds.factor)
+            result = parts[kv, kinds.rows(chunk)], stats[kv, kinds.rows(chunk)]
+            given = (*self._given(kv, first, last), *result, kinds.factor)
             emit(attend, *given, fields={"start": first, "stop": last})
         merge = kernels.merge_partials(kinds.group, kinds.dim, kinds.dtype, at_once=kinds.merged)
-        for h in P(self.kv):
-            merge[b, h](parts[h], stats[h], self.out[b, kinds.rows(h)])
+        for kv in P(kinds.tasks):
+            merge[b, kv](parts[kv], stats[kv], self.out[b, kinds.rows(kv)])
 
 
 def paged_decode(
@@ -130,24 +133,22 @@ def paged_decode(
     shares: int = 1,
     merged: int = 1,
 ) -> Any:
-    """One decode step: `paged_decode(...)(batch, kv, lens, blocks, q, k, v, out)`.
+    """One decode step: `paged_decode(...)(batch, lens, blocks, q, k, v, out)`.
 
     The query `q[b, head]` of each sequence looks at the `lens[b]` tokens that it has in the cache.
     `k` and `v` are `PagedTensor`s over pools [page, token of the page, KV head, dim] of any
     strides; KV head h serves the heads from h * (heads / kv_heads) on. A sequence without tokens
-    gives zeros. `batch` and `kv` are axes of sequences and KV heads; all else is bound at each run.
-    Tensors and axes of other heads are refused where it is called, and in a run by regions of q
-    that are outside of it.
+    gives zeros. `batch` is the axis of sequences. Sizes are bound at each run, but for those that
+    the workload is made for.
 
-    A task takes `together` KV heads that follow each other, and `kv` has an element for as many:
-    one gives the most tasks, several read longer stretches, which is faster. Its descriptor has the
-    tokens from `start` to `stop` that it attends to. `blocks` (a `Scalar`)
-    is how many chunks all sequences together may be cut into. Control looks for the smallest chunk
-    that keeps it, in multiples of 64 tokens or of a page; each sequence is at least one. One chunk
-    is written at once; partial results of others are temporaries, which are merged. Without `exact`
-    nothing is searched for, for workers that all work it out, as on a GPU (`GpuDecode`): chunks are
-    even and near the mean, `uneven` times as many if lengths differ. `merged` chunks are merged at
-    a time.
+    A task takes `together` KV heads that follow each other, by axis `kv`: one gives the most tasks,
+    several read longer stretches, which is faster. Its descriptor has the tokens from `start` to
+    `stop` that it attends to. `blocks` (a `Scalar`) is how many chunks all sequences together may
+    be cut into. Control looks for the smallest chunk that keeps it, in multiples of 64 tokens or of
+    a page; each sequence is at least one. One chunk is written at once; partial results of others
+    are temporaries, which are merged. Without `exact` nothing is searched for, for workers that all
+    work it out, as on a GPU (`GpuDecode`): chunks are even and near the mean, `uneven` times as
+    many if lengths differ. `merged` chunks are merged at a time.
 
     With `shares`, each sequence is then cut into a multiple of that many chunks, of one size, give
     or take a unit of 64 tokens or a page; one of fewer units than shares has a chunk for each. So
@@ -179,26 +180,18 @@ def _checked(tiers: object) -> tuple[Tier, ...]:
 @made_once
 def _paged_decode(kinds: _DecodeKinds, cutting: Cutting) -> Any:
     nothing = _zeros(kinds.group, kinds.dim, kinds.dtype)
-    tasks_of_kv = kinds.kv_heads // kinds.together
-    heads = tasks_of_kv * kinds.group
 
     @workload
-    def paged_decode(batch, kv, lens, blocks, q, k, v, out):
-        check_axis("kv", kv, tasks_of_kv)
-        for name, tensor, dim, count in (
-            *(("q", q, 1, heads), ("out", out, 1, heads)),
-            *(("k", k, 2, kinds.kv_heads), ("v", v, 2, kinds.kv_heads)),
-        ):
-            check_heads(name, tensor, dim, count)
-        fits = (q.shape[1] == heads) & (elements_of(kv) == tasks_of_kv)
-        shift = select(fits, 0, _OUTSIDE)  # what other bindings would leave out is an error so
+    def paged_decode(batch, lens, blocks, q, k, v, out):
+        check_heads(1, kinds.heads, q=q, out=out)
+        check_heads(2, kinds.kv_heads, k=k, v=v)
         units = cutting.units(q.shape[0], lens, blocks)
         for b in P(batch):
-            tasks = _DecodeTasks(kinds, b, lens[b], kv, q, k, v, out, shift)
+            tasks = _DecodeTasks(kinds, b, lens[b], q, k, v, out)
             chunks, is_one, start = cutting.chunks(lens[b], units)
             with P.when(lens[b] == 0):
-                for h in P(kv):  # as all tasks, so that every one has a KV head to be placed by
-                    nothing[b, h](out[b, kinds.rows(h)])
+                for kv in P(kinds.tasks):  # as all tasks, so that every one has a place
+                    nothing[b, kv](out[b, kinds.rows(kv)])
             with P.when(is_one) if cutting.tiers_cut else P.otherwise():
                 tasks.whole(cutting.tiers)
             if cutting.tiers_cut:
@@ -222,7 +215,7 @@ def ragged_prefill(
     scale: float | None = None,
 ) -> Any:
     """Attention of whole sequences that are packed behind each other:
-    `ragged_prefill(...)(batch, heads, q_starts, k_starts, q, k, v, out)`.
+    `ragged_prefill(...)(batch, q_starts, k_starts, q, k, v, out)`.
 
     Sequence b has the queries `q[q_starts[b] : q_starts[b + 1], head]` and the keys
     `k[k_starts[b] : k_starts[b + 1], kv_head]`. Its last query stands at its last key: with more
@@ -235,6 +228,8 @@ def ragged_prefill(
     """
     counts = {"heads": heads, "kv_heads": kv_heads, "dim": dim, "rows": rows, "cols": cols}
     check_counts("ragged_prefill", **counts)
+    if window < 0:
+        raise ValueError(f"a window of {window} keys: 0 stands for all of them")
     if window and not causal:
         raise ValueError("a sliding window ends at the query's own key: it takes causal=True")
     group = _group(heads, kv_heads)
@@ -243,7 +238,9 @@ def ragged_prefill(
     nothing = _zeros(rows, dim, dtype)
 
     @workload
-    def ragged_prefill(batch, heads, q_starts, k_starts, q, k, v, out):
+    def ragged_prefill(batch, q_starts, k_starts, q, k, v, out):
+        check_heads(1, heads, q=q, out=out)
+        check_heads(1, kv_heads, k=k, v=v)
         for b in P(batch):
             first, queries = q_starts[b], q_starts[b + 1] - q_starts[b]
             key, keys = k_starts[b], k_starts[b + 1] - k_starts[b]
@@ -254,19 +251,19 @@ def ragged_prefill(
                 at, last = top + keys - queries, bottom - 1 + keys - queries
                 end = minimum(last + 1, keys) if causal else keys
                 begin = maximum(at - (window - 1), 0) if window else 0
-                for h in P(heads):
+                for head in P(heads):
                     with P.when(end > begin):
                         span = slice(key + begin, key + end)
-                        attend[b, i, h](
-                            q[mine, h],
-                            k[span, h // group],
-                            v[span, h // group],
-                            out[mine, h],
+                        attend[b, i, head](
+                            q[mine, head],
+                            k[span, head // group],
+                            v[span, head // group],
+                            out[mine, head],
                             factor,
                             at - begin,
                         )
                     with P.otherwise():
-                        nothing[b, i, h](out[mine, h])
+                        nothing[b, i, head](out[mine, head])
 
     return ragged_prefill
 

@@ -438,7 +438,7 @@ def paged(tiers: tuple[Any, ...] = (workloads.Tier(8, 4, 0), workloads.Tier(1000
     out = np.zeros_like(q)
     decode = workloads.paged_decode(4, 2, 16, 4, tiers=tiers)
     made = decode(
-        *(DenseDyn(4), DenseDyn(2), lengths, Scalar(6), Tensor(data=q)),
+        *(DenseDyn(4), lengths, Scalar(6), Tensor(data=q)),
         *(PagedTensor(k, table), PagedTensor(v, table), Tensor(data=out)),
     )
     return Built(made, [out])

@@ -129,7 +129,6 @@ def test_room_that_was_made_is_used_by_the_next_launch() -> None:
     table = Tensor(data=np.zeros((1, 1), np.int32), name="table")
     program = decode(
         batch=DenseDyn(1),
-        kv=DenseDyn(1),
         lens=np.ones(1, np.int32),
         blocks=Scalar(4096),
         q=Tensor(data=np.zeros((1, 2, 16), np.float32), name="q"),

@@ -326,7 +326,7 @@ def paged(page: Callable[[np.ndarray], None] | None = None) -> Any:
     q = Tensor(data=rng.standard_normal((4, 4, 16)).astype(np.float32))
     result = Tensor(data=np.zeros((4, 4, 16), np.float32))
     return workloads.paged_decode(4, 2, 16, 4, tiers=(workloads.Tier(1000, 8, 8),))(
-        *(DenseDyn(4), DenseDyn(2), np.array([3, 0, 150, 7]), Scalar(6), q),
+        *(DenseDyn(4), np.array([3, 0, 150, 7]), Scalar(6), q),
         *(PagedTensor(k, table), PagedTensor(v, table), result),
     )
 
