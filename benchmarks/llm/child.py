@@ -95,7 +95,7 @@ def _steps(
                 continue
             before = program.stats.began_ns - begin
             first.append((before + int(program.trace["start_ns"].min())) / 1e3)
-            uneven.append(decode.unevenness(program.trace, lens, batch.page, workers))
+            uneven.append(decode.unevenness(program, lens, workers))
     return Samples(tuple(first)).to_json(), Samples(tuple(uneven)).to_json()
 
 

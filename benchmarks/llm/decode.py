@@ -13,6 +13,7 @@ from pto_wsp import (
     DispatchPolicy,
     Interleaved,
     PagedTensor,
+    Program,
     ReadyPolicy,
     Scalar,
     Tensor,
@@ -126,18 +127,11 @@ def exact(batch: Batch) -> Any:
     return wanted
 
 
-def unevenness(trace: Any, lens: Any, page: int, workers: int) -> float:
-    """The bytes of the busiest worker over the mean. Chunks of a sequence are of one size, give or
-    take a unit."""
-    names = np.array([name.split(".")[0] for name in trace["kernel"]])
-    tasks = trace[np.isin(names, ["decode", "flash_attention"])]
-    unit = workloads.chunk_unit(page)
-    read = np.zeros(workers)
-    for b, length in enumerate(lens):
-        mine = tasks[tasks["indices"][:, 0] == b]
-        # Tasks of whole sequences have a 0 in the place of the chunk.
-        edges = np.arange(len(mine) + 1) * -(-length // unit) // len(mine) * unit
-        sizes = np.diff(np.minimum(edges, length))
-        read += np.bincount(mine["worker"], sizes[mine["indices"][:, 1]], workers)
+def unevenness(program: Program, lens: Any, workers: int) -> float:
+    """The bytes of the busiest worker over the mean, in the last run."""
+    rows = program.descriptors(lens=lens)
+    tokens = (rows["stop"] - rows["start"]).astype(np.int64)
+    ran = program.trace
+    read = np.bincount(ran["worker"], tokens[ran["task_id"]], workers)
     assert read.sum() == lens.sum()
     return float(read.max() / read.mean())

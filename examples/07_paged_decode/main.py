@@ -99,19 +99,13 @@ def error(data: dict[str, np.ndarray], page: int) -> float:
     return worst / largest
 
 
-def bytes_per_worker(trace: np.ndarray, lengths: np.ndarray, page: int, workers: int) -> np.ndarray:
-    """What each worker read of the cache. The chunks of a sequence are of one size, give or take a
-    unit; a sequence that is one task has a 0 in the place of its chunk."""
-    names = np.array([name.split(".")[0] for name in trace["kernel"]])
-    tasks = trace[np.isin(names, ["decode", "flash_attention"])]
-    unit = workloads.chunk_unit(page)
-    tokens = np.zeros(workers)
-    for b, length in enumerate(lengths):
-        mine = tasks[tasks["indices"][:, 0] == b]
-        edges = np.arange(len(mine) + 1) * -(-length // unit) // len(mine) * unit
-        sizes = np.diff(np.minimum(edges, length))
-        tokens += np.bincount(mine["worker"], sizes[mine["indices"][:, 1]], workers)
-    return tokens * KV_HEADS * DIM * 4 * 2
+def bytes_per_worker(program: Program, lengths: np.ndarray, workers: int) -> np.ndarray:
+    """What each worker read of the cache: descriptors say which tokens a task attends to, the trace
+    who ran it. Tasks that attend to none have the same number in both columns."""
+    rows = program.descriptors(lens=lengths)
+    tokens = (rows["stop"] - rows["start"]).astype(np.int64)
+    ran = program.trace
+    return np.bincount(ran["worker"], tokens[ran["task_id"]], workers) * KV_HEADS * DIM * 4 * 2
 
 
 def positive(text: str) -> int:
@@ -150,7 +144,7 @@ def main() -> int:
         begin = time.perf_counter()
         program.execute(lens=data["lens"])
         taken.append(time.perf_counter() - begin)
-    read = bytes_per_worker(program.trace, data["lens"], args.page, args.workers)
+    read = bytes_per_worker(program, data["lens"], args.workers)
     skew = 100 * (read.max() / read.mean() - 1)
 
     print(

@@ -6,7 +6,7 @@ arrays and tensors like any other, alone or inside another workload, given a sch
 
 from pto_wsp.workloads.append import paged_append
 from pto_wsp.workloads.attention import paged_decode, ragged_prefill
-from pto_wsp.workloads.cutting import DECODE_TIERS, Tier, chunk_unit
+from pto_wsp.workloads.cutting import DECODE_TIERS, Tier
 from pto_wsp.workloads.gpu_decode import GpuDecode
 from pto_wsp.workloads.kv_cache import KvCache, page_pool
 from pto_wsp.workloads.llama import LlamaShape, llama_layer, llama_step
@@ -22,7 +22,6 @@ __all__ = [
     "LlamaShape",
     "SparseAttentionShape",
     "Tier",
-    "chunk_unit",
     "llama_layer",
     "llama_step",
     "moe_ffn",
