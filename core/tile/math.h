@@ -137,6 +137,23 @@ template <class M>
   return !any(~mask);
 }
 
+// Whether |x| <= limit in all lanes; NaN is not.
+template <class V>
+[[gnu::always_inline]] inline bool all_within(V x, Lane<V> limit) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) {  // one comparison; a mask of lanes would be read in six steps
+    constexpr int kLessOrEqual = 18, kRounding = 4, kEach = (1 << kLanes<V>)-1;
+    const V size = magnitude_of(x), most = constant<V>(limit);
+    if constexpr (kIsFloat<V>) {
+      return __builtin_ia32_cmpps512_mask(size, most, kLessOrEqual, kEach, kRounding) == kEach;
+    } else {
+      return __builtin_ia32_cmppd512_mask(size, most, kLessOrEqual, kEach, kRounding) == kEach;
+    }
+  }
+#endif
+  return all(magnitude_of(x) <= limit);
+}
+
 // Calls f with the halves of vectors and puts the results together.
 template <class F, class V, class... Vs>
 [[gnu::always_inline]] inline V in_halves(F f, V x, Vs... others) {
@@ -213,7 +230,7 @@ inline constexpr T kLn2Low =
 template <class V>
 [[gnu::always_inline]] inline V exp_of(V x) {
   using T = Lane<V>;
-  const bool far = !all(magnitude_of(x) <= kExpNear<T>);  // of NaN as well
+  const bool far = !all_within(x, kExpNear<T>);  // of NaN as well
   if (far) [[unlikely]]
     x = clamp(x, kExpLow<T>, kExpHigh<T>);
   const V rounded = x * T(0x1.71547652b82fep+0) + kRound<T>;
@@ -224,7 +241,7 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline V exp2_of(V x) {
   using T = Lane<V>;
-  const bool far = !all(magnitude_of(x) <= kExp2Near<T>);
+  const bool far = !all_within(x, kExp2Near<T>);
   if (far) [[unlikely]]
     x = clamp(x, kExp2Low<T>, kExp2High<T>);
   const V rounded = x + kRound<T>;
