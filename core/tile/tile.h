@@ -148,10 +148,12 @@ struct Window {
       __builtin_prefetch(reinterpret_cast<const char*>(data) + offset);
     }
   }
-  // The same for what this row's stores will overwrite.
+  // The same for what the stores of row i will overwrite. Not behind the last row: another worker may
+  // be writing there.
   template <int L, bool Full>
   PTOWSP_TILE void prefetch_to_write(i64 i, At<L, Full> part) const {
     if constexpr (Unit) {
+      if (i >= rows) return;
       const i64 offset = (i * row_stride + part.column) * static_cast<i64>(sizeof(T));
       __builtin_prefetch(reinterpret_cast<const char*>(data) + offset, 1);
     }

@@ -179,15 +179,23 @@ class _RowEmitter:
                 body.lines.append((f"{place.text}.prefetch(row + 1, at);", None))
 
     def _prefetch_stores(self, each: Pass, body: _Body) -> None:
-        """The last pass before a store asks for the row that it writes: else each store waits until
-        the memory has been read that it overwrites."""
+        """Asks for what stores will overwrite: else each of them waits until the memory has been
+        read. While a row is stored, for the next one: nothing else needs the memory then. For the
+        first row, in the pass before its store."""
         passes = self._passes.list
         at = next(i for i, other in enumerate(passes) if other is each)
+        if at > 0 and self._group.rows > 1:
+            for target in each.stores:
+                if target.shape == (self._group.rows, each.width):
+                    ask = f"{target.window}.prefetch_to_write(row + 1, at);"
+                    body.lines.append((ask, None))
         if each.stores or at + 1 == len(passes):
             return
+        first = "if (row == 0) " if self._group.rows > 1 else ""
         for target in passes[at + 1].stores:
             if target.shape[1] == each.width:
-                body.lines.append((f"{target.window}.prefetch_to_write({self._row}, at);", None))
+                ask = f"{first}{target.window}.prefetch_to_write({self._row}, at);"
+                body.lines.append((ask, None))
 
     def _emit_inside(self, body: _Body) -> None:
         with self._w.indented():
