@@ -69,7 +69,7 @@ bool Binder::run(const ptowsp_binding* bindings, std::size_t count) {
   if (!make_unbound()) return false;
   if (!check_tensor_modes()) return false;
   join_storages();
-  if (!check_arrays_unwritten() || !check_strides()) return false;
+  if (!check_arrays_unwritten() || !check_extents() || !check_strides()) return false;
   make_copy_forms();
   is_branch_ = out_.facts_->branch;
   for (u32 i = 0; i < nodes; ++i) make_affine(i);

@@ -138,6 +138,29 @@ bool Binder::take_tensor(u32 tensor, const ptowsp_binding& b) {
   return true;
 }
 
+// A plan may say of what extent a tensor has to be.
+bool Binder::check_extents() {
+  const i64 no_vars[kMaxVars] = {};
+  for (u32 i = 0; i < out_.tensors_.size(); ++i) {
+    const BoundTensor& t = out_.tensors_[i];
+    if (t.storage_class != StorageClass::BOUND) continue;
+    const Tensor record = plan_.get<Section::TENSOR>(i);
+    for (u32 d = 0; d < t.rank; ++d) {
+      const u32 node = plan_.get<Section::DIM>(record.dims + d).shape;
+      i64 wanted = 0;
+      if (node == kNone) continue;
+      if (!out_.value(node, no_vars, &wanted, &error_)) return false;
+      if (wanted == t.shape[d]) continue;
+      return fail(record.symbol,
+                  "tensor " + name(record.symbol) + " has the extent " +
+                      std::to_string(t.shape[d]) + " in dimension " + std::to_string(d) +
+                      ", the workload is made for " + std::to_string(wanted),
+                  Status::EXTENT_ERROR);
+    }
+  }
+  return true;
+}
+
 // A plan may say how a tensor lies in memory. Strides by which no element is reached say nothing.
 bool Binder::check_strides() {
   const i64 no_vars[kMaxVars] = {};

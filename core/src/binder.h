@@ -44,6 +44,7 @@ class Binder {
   bool check_tensor_modes();
   void join_storages();
   bool check_arrays_unwritten();
+  bool check_extents();
   bool check_strides();
   std::string name(u32 symbol) const;
   bool fail(u32 symbol, std::string message, Status status = Status::BIND_ERROR);

@@ -20,20 +20,22 @@ void Controller::give(u32 worker) {
 bool Controller::wait(u32 worker, std::chrono::nanoseconds most) {
   constexpr u32 kSpins = 200;
   Seat& seat = *seats_[worker];
-  for (u32 i = 0; i < kSpins; ++i) {
+  for (u32 i = 0; i < kSpins && !over_.load(std::memory_order_relaxed); ++i) {
     if (seat.turn.exchange(false, std::memory_order_acquire)) return true;
     pause_briefly();
   }
   const u64 ticket = seat.lot.prepare();
-  if (seat.turn.exchange(false, std::memory_order_seq_cst)) {
+  const bool has_turn = seat.turn.exchange(false, std::memory_order_seq_cst);
+  if (has_turn || over_.load(std::memory_order_seq_cst)) {
     seat.lot.withdraw();
-    return true;
+    return has_turn;
   }
   seat.lot.wait(ticket, most);
   return seat.turn.exchange(false, std::memory_order_acquire);
 }
 
 void Controller::wake_all() {
+  over_.store(true, std::memory_order_seq_cst);  // for those who are on their way to sleep
   for (const auto& seat : seats_) seat->lot.notify_all();
 }
 

@@ -218,7 +218,7 @@ void Program::make_threads(Pool* pool) {
   if (config_.trace == TracePolicy::CYCLES) return;  // one thread plays all workers
   while (pool->threads.size() + 1 < workers_) {
     const u32 id = static_cast<u32>(pool->threads.size()) + 1;
-    pool->threads.emplace_back(&Program::worker_main, this, pool, id);
+    pool->threads.emplace_back(&Program::worker_main, this, pool, id, pool->closed);
   }
 }
 
@@ -246,7 +246,9 @@ void Program::start(QueuedRun* run) {
   Pool& pool = *pool_;
   std::unique_lock lock(pool.mutex);
   make_threads(&pool);
-  if (!pool.driver.joinable()) pool.driver = std::thread(&Program::driver_main, this, &pool);
+  if (!pool.driver.joinable()) {
+    pool.driver = std::thread(&Program::driver_main, this, &pool, pool.closed);
+  }
   run->asynchronous = true;
   pool.queue.push_back(run);
   pool.changed.notify_all();
@@ -318,14 +320,14 @@ void Program::run_front(QueuedRun* run) {
   pool.changed.notify_all();
 }
 
-void Program::worker_main(Pool* pool, u32 worker) {
+void Program::worker_main(Pool* pool, u32 worker, u64 closed) {
   std::unique_lock lock(pool->mutex);
   // A thread that wakes up late still takes part in the run that waits for it.
   u64 seen = pool->epoch - (pool->current != nullptr ? 1 : 0);
   bool was_awake = false;
   while (true) {
-    pool->called.wait(lock, [&] { return pool->closing || pool->epoch != seen; });
-    if (pool->epoch == seen) return;
+    pool->called.wait(lock, [&] { return pool->closed != closed || pool->epoch != seen; });
+    if (pool->closed != closed) return;
     seen = pool->epoch;
     Run* run = pool->current;
     const bool came_awake = std::exchange(was_awake, false);
@@ -374,14 +376,14 @@ void Program::stay_awake(const Pool& pool, u32 worker, u64 calls, const Clock& c
   }
 }
 
-void Program::driver_main(Pool* pool) {
+void Program::driver_main(Pool* pool, u64 closed) {
   std::unique_lock lock(pool->mutex);
   const auto due = [pool] {
     return !pool->queue.empty() && pool->queue.front()->asynchronous && pool->current == nullptr;
   };
   while (true) {
-    pool->changed.wait(lock, [&] { return due() || (pool->closing && pool->queue.empty()); });
-    if (!due()) return;
+    pool->changed.wait(lock, [&] { return due() || pool->closed != closed; });
+    if (pool->closed != closed) return;
     QueuedRun* run = pool->queue.front();
     lock.unlock();
     run_front(run);
@@ -402,18 +404,21 @@ bool Program::wait(const QueuedRun& run, i64 timeout_ns) {
 
 void Program::close() {
   Pool& pool = *pool_;
+  const std::lock_guard one_after_the_other(pool.closing);
+  std::vector<std::thread> threads;  // runs that come from now on have others
+  std::thread driver;
   {
     std::unique_lock lock(pool.mutex);
     for (QueuedRun* run : pool.queue) run->run->cancel();
     pool.changed.wait(lock, [&pool] { return pool.queue.empty(); });
-    pool.closing = true;
+    pool.closed += 1;
+    threads.swap(pool.threads);
+    driver.swap(pool.driver);
     pool.changed.notify_all();
     pool.call();
   }
-  for (std::thread& t : pool.threads) t.join();
-  pool.threads.clear();
-  if (pool.driver.joinable()) pool.driver.join();
-  pool.closing = false;
+  for (std::thread& t : threads) t.join();
+  if (driver.joinable()) driver.join();
 }
 
 void Program::after_fork() {

@@ -128,6 +128,7 @@ RunParts Run::end() {
   {
     Lock lock(mutex_);
     final_stats_ = counted;  // from here on nobody asks the parts
+    stop_ = true;            // and nothing is left to cancel
   }
   if (!error_.ok()) {  // it leaves tasks behind that never end
     flow_.reset();
@@ -141,6 +142,7 @@ RunParts Run::end() {
     parts.memory = flow_->take_memory();
     flow_.reset();
   }
+  plan_->set_forks({});  // whoever walks it next may be no Flow
   parts.plan = std::move(plan_);
   parts.runners.reserve(workers_.size());
   for (const auto& w : workers_) parts.runners.push_back(std::move(w->runner));

@@ -7,8 +7,11 @@
 namespace ptowsp {
 
 void Run::begin_controlled() {
-  control_.emplace(workers(), control_with_.replay ? &*control_with_.replay : nullptr,
-                   control_with_.seed.value_or(0));
+  {
+    Lock lock(mutex_);  // somebody may cancel
+    control_.emplace(workers(), control_with_.replay ? &*control_with_.replay : nullptr,
+                     control_with_.seed.value_or(0));
+  }
   flow_->make_singly();
   const u64 seed = control_with_.seed.value_or(0);
   for (u32 w = 0; w < workers(); ++w) workers_[w]->random = splitmix(seed) + w;

@@ -96,7 +96,10 @@ void Run::idle(u32 worker, u32* misses) {
   const u32 nap = std::min((*misses - kSpins) / kSpinsAfterNap, kMostNaps - 1);
   const u64 ticket = lot_.prepare();
   resting_.fetch_add(1, std::memory_order_acq_rel);
-  if (all_rest()) check_stuck(worker);
+  if (all_rest() && check_stuck(worker)) {
+    lot_.withdraw();
+    return;
+  }
   if (stop_ || !nothing_ready() || has_own(worker)) {
     lot_.withdraw();
   } else {
@@ -118,9 +121,10 @@ bool Run::all_rest() const {
 // All workers that have come rest. If nothing is ready, and neither generation nor a policy that
 // holds tasks can go on, nothing ever will be. Who comes later has nothing to do either. But who
 // comes, or wakes up, while this looks around may take the only task there is: then he does not
-// rest, or rests again and has ended one more.
-void Run::check_stuck(u32 worker) {
-  if (!flow_->try_lock()) return;
+// rest, or rests again and has ended one more. True: this worker has a task now and rests no more.
+// That has to be known before another one looks around, who does not see what it keeps.
+bool Run::check_stuck(u32 worker) {
+  if (!flow_->try_lock()) return false;
   const u64 done = total_done();
   flow_->collect();
   const auto steps = [&] { return flow_->made() + flow_->loads(); };
@@ -134,7 +138,10 @@ void Run::check_stuck(u32 worker) {
   } else if (!goes_on && all_rest() && total_done() == done) {
     fail_now(stuck());
   }
+  const bool found = has_own(worker);
+  if (found) resting_.fetch_sub(1, std::memory_order_acq_rel);
   flow_->unlock();
+  return found;
 }
 
 // Who waits for what, and the directive that keeps them, if one does.

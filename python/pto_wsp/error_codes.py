@@ -110,6 +110,7 @@ class Code(Enum):
     ARRAY_WRITTEN = "PTO408", "an array of control in memory that tasks write"
     TEMPORARY_SIZE = "PTO409", "a temporary whose size nothing bounds"
     BINDING_ORDER = "PTO410", "an array that does not lie as its layout says"
+    BINDING_EXTENT = "PTO411", "an array of another extent than the workload is made for"
 
     KERNEL_FAILED = "PTO501", "a kernel that failed"
     OUT_OF_BOUNDS = "PTO502", "a region or an index outside its tensor or array"

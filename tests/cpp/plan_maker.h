@@ -81,7 +81,7 @@ class PlanMaker {
   }
   // `strides` are nodes, or none at all.
   u32 tensor(const std::string& name, u32 rank, DType dtype = DType::F32,
-             const std::vector<u32>& strides = {}) {
+             const std::vector<u32>& strides = {}, const std::vector<u32>& shape = {}) {
     Tensor t{};
     t.name = string(name);
     t.symbol = symbol(name + "", SymbolKind::TENSOR, dtype, rank);
@@ -93,7 +93,8 @@ class PlanMaker {
     t.rank = rank;
     t.layout = t.pool = t.table = t.page = kNone;
     for (u32 d = 0; d < rank; ++d) {
-      add<Section::DIM>(Dim{kNone, strides.empty() ? kNone : strides[d]});
+      add<Section::DIM>(
+          Dim{shape.empty() ? kNone : shape[d], strides.empty() ? kNone : strides[d]});
     }
     tensor_symbols_.push_back(t.symbol);
     return add<Section::TENSOR>(t);

@@ -123,6 +123,21 @@ TEST(strides_that_a_plan_asks_for) {
   }
 }
 
+TEST(extents_that_a_plan_asks_for) {
+  for (const i64 wanted : {4, 5}) {
+    PlanMaker maker;
+    const u32 x = maker.tensor("X", 2, DType::F32, {}, {kNone, maker.number(wanted)});
+    float data[64] = {};
+    Loaded p(&maker, {bind_data(maker.symbol_of(x), data, DType::F32, {0, 4})});
+    CHECK_EQ(p.bound != nullptr, wanted == 4);
+    if (wanted == 4) continue;
+    CHECK(p.error.status == Status::EXTENT_ERROR);
+    CHECK_EQ(p.error.symbol, maker.symbol_of(x));
+    CHECK_EQ(p.error.message,
+             "tensor 'X' has the extent 4 in dimension 1, the workload is made for 5");
+  }
+}
+
 TEST(wrong_bindings_are_refused) {
   {
     Wavefront w;

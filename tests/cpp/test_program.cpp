@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "fixtures.h"
+#include "native.h"
 #include "ptowsp/program.h"
 #include "ptowsp/ptowsp.h"
 
@@ -14,43 +14,6 @@ using namespace ptowsp;
 using namespace ptowsp::test;
 
 namespace {
-
-using Schedule = std::vector<std::pair<Directive, std::vector<i64>>>;
-
-i64 number(auto value) { return static_cast<i64>(value); }
-
-// A loaded program, freed at the end.
-struct Native {
-  ptowsp_error error{};
-  ptowsp_plan* plan = nullptr;
-  ptowsp_program* program = nullptr;
-
-  Native(PlanMaker* maker, u32 workers, ptowsp_kernel_fn kernel = add_kernel,
-         void* user = nullptr) {
-    const std::vector<u8> bytes = maker->bytes();
-    plan = ptowsp_plan_load(bytes.data(), bytes.size(), &error);
-    CHECK(plan != nullptr);
-    const ptowsp_options options{workers, 0, 1, 0};
-    program = ptowsp_program_new(plan, &options, &error);
-    CHECK(program != nullptr);
-    if (program != nullptr) ptowsp_program_set_kernel(program, 0, kernel, user);
-  }
-  ~Native() {
-    ptowsp_program_free(program);
-    ptowsp_plan_free(plan);
-  }
-  Native(const Native&) = delete;
-  Native& operator=(const Native&) = delete;
-
-  int32_t run(const std::vector<ptowsp_binding>& b, ptowsp_stats* stats = nullptr) {
-    ptowsp_run* r = ptowsp_run_start(program, b.data(), b.size(), 0, nullptr, nullptr, &error);
-    if (r == nullptr) return error.status;
-    const int32_t status = ptowsp_run_wait(r, -1, &error);
-    if (stats != nullptr) ptowsp_run_stats(r, stats);
-    ptowsp_run_free(r);
-    return status;
-  }
-};
 
 const Schedule kSchedules[] = {
     {},
@@ -210,45 +173,6 @@ TEST(one_program_from_several_threads) {
     });
   }
   for (std::thread& t : threads) t.join();
-}
-
-TEST(cancel_and_interrupt_end_a_run) {
-  static std::atomic<int> calls{0};
-  const auto slow = [](const ptowsp_call*, void*) -> int32_t {
-    calls += 1;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return 0;
-  };
-  Wavefront w;
-  Native native(&w.maker, 2, slow);
-  const auto b = w.bind(100, 100);
-  ptowsp_run* r =
-      ptowsp_run_start(native.program, b.data(), b.size(), 1, nullptr, nullptr, &native.error);
-  CHECK_EQ(ptowsp_run_wait(r, 1000000, &native.error), number(Status::TIMEOUT));
-  ptowsp_run_cancel(r);
-  CHECK_EQ(ptowsp_run_wait(r, -1, &native.error), number(Status::INTERRUPTED));
-  ptowsp_run_free(r);
-  r = ptowsp_run_start(
-      native.program, b.data(), b.size(), 0, [](void*) { return calls > 200 ? 1 : 0; }, nullptr,
-      &native.error);
-  CHECK_EQ(ptowsp_run_wait(r, -1, &native.error), number(Status::INTERRUPTED));
-  ptowsp_run_free(r);
-  CHECK(calls < 9000);
-}
-
-TEST(closing_a_program_ends_what_is_in_flight) {
-  const auto slow = [](const ptowsp_call*, void*) -> int32_t {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return 0;
-  };
-  Wavefront w;
-  ptowsp_run* run = nullptr;
-  Native native(&w.maker, 3, slow);
-  const auto b = w.bind(200, 200);
-  run = ptowsp_run_start(native.program, b.data(), b.size(), 1, nullptr, nullptr, &native.error);
-  ptowsp_program_close(native.program);
-  CHECK_EQ(ptowsp_run_wait(run, 0, &native.error), number(Status::INTERRUPTED));
-  ptowsp_run_free(run);
 }
 
 TEST(traces_hold_the_newest_events_and_count_the_rest) {

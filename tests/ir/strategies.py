@@ -557,6 +557,8 @@ def wild_modules() -> st.SearchStrategy[ir.Module]:
         st.none() | st.builds(ir.Pages, any_names, any_names, st.none() | any_ints),
         any_locations,
         st.none() | any_layouts(),
+        st.none(),
+        st.lists(st.none() | any_ints, max_size=3).map(tuple),
     )
     sizes = st.none() | st.lists(any_ints, max_size=2).map(tuple)
     param = st.one_of(

@@ -433,6 +433,9 @@ ILLEGAL: list[tuple[str, ir.Module]] = [
     ("descriptor field 'a' is no integer", call(fields=(("a", ALWAYS),))),
     # temporaries, tokens, paged tensors
     ("tensor 'T' has a shape of its own", tensor(shape=(Const(1),))),
+    ("temp 'T' has fixed extents", tensor(kind=TensorKind.TEMP, fixed=(4,))),
+    ("tensor 'T' has 2 fixed extents and rank 1", tensor(fixed=(4, None))),
+    ("tensor 'T' has the fixed extent -1", tensor(fixed=(-1,))),
     ("paged 'T' has pages or lacks them", tensor(kind=TensorKind.PAGED)),
     ("temp 'T' has pages or lacks them", tensor(kind=TensorKind.TEMP, pages=PAGES)),
     ("temp 'T' has rank 8", tensor(kind=TensorKind.TEMP, rank=8)),

@@ -414,6 +414,46 @@ def in_threads(count: int, body: Callable[[int], None]) -> None:
     assert not errors
 
 
+@pytest.mark.parametrize("options", [{}, {"hash": True}], ids=["plain", "hashed"])
+@pytest.mark.parametrize("target", ["cpu_sim", "reference"])
+def test_values_of_a_run_that_fails_are_forgotten(target: str, options: Any) -> None:
+    program = make_mixed(target)
+    before = dict(program.bindings)
+    with pytest.raises(ExecutionError, match="outside its extent"):
+        program.execute(lens=np.array([5, 0, 3, 9]), **options)
+    assert all(program.bindings[name] is value for name, value in before.items())
+    program.execute()
+
+
+def test_values_with_which_a_kernel_fails_are_forgotten() -> None:
+    unlucky = np.full(4, 666, np.uint64)
+    with make_added() as program:
+        with pytest.raises(KernelError):
+            program.execute(Y=unlucky)
+        assert program.execute().bindings["Y"].tolist() == [2] * 4
+
+
+def test_seeds_and_recordings_behind_plain_runs(tmp_path: Path) -> None:
+    """Several workers generate iterations of plain runs, one those of the others."""
+
+    @workload
+    def twice(n: Any, X: Any, Y: Any):
+        for i in P(n):
+            add[i](x=X[i], y=Y[i])
+            add[i](x=X[i], y=Y[i])
+
+    tensors = {name: Tensor(data=np.ones(4, np.uint64)) for name in "XY"}
+    with twice(DenseDyn(4), **tensors).compile(num_threads=2) as program:
+        for k in range(5):
+            program.execute()
+            program.execute(seed=k)
+            program.execute()
+            program.record(tmp_path / "run.rec")
+            program.execute()
+            program.replay(tmp_path / "run.rec")
+        assert program.bindings["Y"].tolist() == [1 + 5 * 6 * 2] * 4
+
+
 def test_threads_that_share_a_program() -> None:
     with make_added(64, num_threads=2) as program:
 

@@ -44,6 +44,7 @@ class Controller {
   void give(u32 worker);
   // True: this worker has the turn. False: the time is over.
   bool wait(u32 worker, std::chrono::nanoseconds most);
+  // The run is over.
   void wake_all();
 
   // --- under the turn ---
@@ -86,6 +87,7 @@ class Controller {
     ParkingLot lot;
   };
 
+  std::atomic<bool> over_{false};  // nobody has a turn any more
   const Recording* replay_;
   std::vector<std::unique_ptr<Seat>> seats_;  // by worker
   std::unordered_map<u64, u32> ready_;        // replay: slot by task

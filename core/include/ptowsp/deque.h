@@ -63,7 +63,9 @@ class Deque {
 
   // A guess: exact only for the owner, and only for emptiness.
   i64 size() const {
-    return bottom_.load(std::memory_order_relaxed) - top_.load(std::memory_order_relaxed);
+    // Whoever looks at several deques and then at who rests sees them in that order.
+    const i64 top = top_.load(std::memory_order_acquire);
+    return bottom_.load(std::memory_order_acquire) - top;
   }
 
  private:

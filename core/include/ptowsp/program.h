@@ -92,7 +92,8 @@ class Program {
     u64 epoch = 0;  // counts runs; a worker takes part once in each
     u32 busy = 0;   // workers still inside the current run
     Placement placement;
-    bool closing = false;
+    std::mutex closing;  // held by whoever closes; taken before `mutex`
+    u64 closed = 0;      // counts close(): threads that were made before it go
     std::atomic<bool> has_run = false;  // one is at work
     // Counts what `called` is told. What workers that stay awake look at most of the time.
     alignas(64) std::atomic<u64> calls = 0;
@@ -110,9 +111,9 @@ class Program {
   void make_threads(Pool* pool);
   void run_front(QueuedRun* run);
   void give_trace(QueuedRun* run);
-  void worker_main(Pool* pool, u32 worker);
+  void worker_main(Pool* pool, u32 worker, u64 closed);
   void stay_awake(const Pool& pool, u32 worker, u64 calls, const Clock& clock) const;
-  void driver_main(Pool* pool);
+  void driver_main(Pool* pool, u64 closed);
 
   std::shared_ptr<const LoadedPlan> plan_;
   ScheduleConfig config_;

@@ -276,7 +276,7 @@ class Run {
   bool nothing_ready();
   void idle(u32 worker, u32* misses);
   bool all_rest() const;
-  void check_stuck(u32 worker);
+  bool check_stuck(u32 worker);
   Error stuck();
 
   // run_batch.cpp

@@ -52,6 +52,10 @@ class ActiveTrace(Protocol):
         """What is known at this place about loops and symbols."""
         ...
 
+    def expect(self, tensor: str, extents: tuple[int | None, ...], loc: SrcLoc | None) -> None:
+        """Whatever `execute` binds to that name has to have these extents; None: any."""
+        ...
+
     def tensor_name(self, tensor: Any) -> str:
         """Declare a tensor under the name by which `execute` binds it."""
         ...

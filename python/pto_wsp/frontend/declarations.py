@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pto_wsp import ir
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
+from pto_wsp.frontend import extents
 from pto_wsp.frontend.memory import same_memory
 from pto_wsp.frontend.tensor import Tensor
 
@@ -50,10 +51,16 @@ class Declarations:
         if decl.name in self.symbols:
             raise _clash(decl.name, self.symbols[decl.name].kind.value, "tensor", loc)
         known = self.tensors.get(decl.name)
-        if known is not None and known != decl:
+        if known is not None and replace(known, fixed=()) != replace(decl, fixed=()):
             raise _clash(decl.name, type_text(known), type_text(decl), loc)
         self._set_default(decl.name, default, loc)
         self.tensors.setdefault(decl.name, decl)
+        self.fix_extents(decl.name, decl.fixed, loc)
+
+    def fix_extents(self, name: str, wanted: extents.Extents, loc: SrcLoc | None) -> None:
+        """What is bound to that name has to have these extents."""
+        decl = self.tensors[name]
+        self.tensors[name] = replace(decl, fixed=extents.joined(name, decl.fixed, wanted, loc))
 
     def _set_default(self, name: str, default: Default | None, loc: SrcLoc | None) -> None:
         if default is None:

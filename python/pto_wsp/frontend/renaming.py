@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from typing import TypeVar
 
 from pto_wsp import ir
+from pto_wsp.frontend import extents
 from pto_wsp.frontend.compose import Traced
-
-Decl = TypeVar("Decl", ir.SymbolDecl, ir.TensorDecl)
 
 
 def renamed(traced: Traced, stage: str, names: Mapping[str, str], given: Set[str]) -> Traced:
@@ -57,15 +55,24 @@ def renamed(traced: Traced, stage: str, names: Mapping[str, str], given: Set[str
     module = traced.module
     body = ir.map_exprs(ir.map_stmts(module.body, in_stmt), lambda e: ir.map_expr(e, in_expr))
     symbols = _once(replace(each, name=new(each.name)) for each in module.symbols)
-    tensors = _once(map(declared, module.tensors))
+    tensors = _once_with_extents(map(declared, module.tensors))
     changed = replace(module, symbols=symbols, tensors=tensors, body=body)
     defaults = {new(name): value for name, value in traced.defaults.items() if name in given}
     return replace(traced, module=changed, defaults=defaults)
 
 
-def _once(decls: Iterable[Decl]) -> tuple[Decl, ...]:
+def _once_with_extents(decls: Iterable[ir.TensorDecl]) -> tuple[ir.TensorDecl, ...]:
+    found: dict[str, ir.TensorDecl] = {}
+    for each in decls:
+        known = found.setdefault(each.name, each)
+        fixed = extents.joined(each.name, known.fixed, each.fixed, each.loc)
+        found[each.name] = replace(known, fixed=fixed)
+    return tuple(found.values())
+
+
+def _once(decls: Iterable[ir.SymbolDecl]) -> tuple[ir.SymbolDecl, ...]:
     """Names of one stage may have become one."""
-    found: dict[str, Decl] = {}
+    found: dict[str, ir.SymbolDecl] = {}
     for each in decls:
         found.setdefault(each.name, each)
     return tuple(found.values())

@@ -15,6 +15,7 @@ from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
 from pto_wsp.frontend import bounds, context
+from pto_wsp.frontend.extents import expect
 from pto_wsp.frontend.memory import share
 from pto_wsp.frontend.placement import (
     OFF_CHIP,
@@ -300,6 +301,12 @@ class Tensor(ArrayHolder):
     def extents(self) -> tuple[int, ...]:
         """The shape that was given, which another binding may replace."""
         return cast("tuple[int, ...]", self._shape)
+
+    def expect(self, *extents: int | None) -> None:
+        """In a workload that is made for certain extents: what is bound to this tensor, now or at
+        execute, has these; None: any. Else kernels would take what they find as a part of a tile.
+        """
+        expect(self, extents)
 
     def declaration(self, name: str) -> ir.TensorDecl:
         return ir.TensorDecl(

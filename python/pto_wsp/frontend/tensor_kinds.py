@@ -105,6 +105,17 @@ class PagedTensor(Tensor):
         pages, rows = (part.shape for part in trace.parts(self))
         return (rows[0], rows[1] * pages[1], *pages[2:])
 
+    def expect(self, *extents: int | None, page: int | None = None) -> None:
+        """What every pool and table that is bound has to be like: sequences, tokens a sequence
+        (None, as tables grow) and the extents of a token; `page`: tokens a page."""
+        trace = context.active.get()
+        if trace is None or len(extents) != self.rank or extents[1] is not None:
+            super().expect(*extents)
+            return
+        pool, table = trace.parts(self)
+        pool.expect(None, page, *extents[2:])
+        table.expect(extents[0], None)
+
     def __getitem__(self, key: Any) -> Any:
         region = self.region(key)
         return Region(region.tensor, self, region.dims)

@@ -93,6 +93,10 @@ class Tracer:
         """The pool and the table of a paged tensor, under their names."""
         return self._parts[self.tensor_name(paged)]
 
+    def expect(self, tensor: str, extents: tuple[int | None, ...], loc: SrcLoc | None) -> None:
+        """Whatever `execute` binds to that name has to have these extents; None: any."""
+        self.declared.fix_extents(tensor, extents, loc)
+
     def _part(self, tensor: Tensor, name: str) -> Tensor:
         """A tensor that the function need not refer to: it has another name, or this one."""
         known = tensor.name or variable_of(tensor, self._code)

@@ -289,10 +289,11 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class TensorDecl:
-    """Data that tasks read and write. Shape and strides of BOUND ones are bound at execute; an
-    Alloc makes a TEMP; a TOKEN has a shape and no data; PAGED ones lie in the pages of a pool, in
-    coordinates [sequence, token, ...]; a CHANNEL is the message that a process sends or has. All
-    have a location; some have a layout."""
+    """Data that tasks read and write. Shape and strides of BOUND ones are bound at execute, and
+    `fixed` has the extents that they must have (None: any); an Alloc makes a TEMP; a TOKEN has a
+    shape and no data; PAGED ones lie in the pages of a pool, in coordinates [sequence, token, ...];
+    a CHANNEL is the message that a process sends or has. All have a location; some have a layout.
+    """
 
     name: str
     dtype: DType
@@ -304,6 +305,7 @@ class TensorDecl:
     location: Location = Location.Global
     layout: TensorLayout | None = None
     slots: Slots | None = None
+    fixed: tuple[int | None, ...] = ()
 
 
 class Mode(Enum):

@@ -167,12 +167,18 @@ class _Parser(Tokens):
         self.expect(":")
         dtype, rank = self.dtype(), self.rank()
         shape = self.listed("(", self.expr, ")") if self.accept("of") else ()
+        fixed = self.listed("(", self.size, ")") if self.accept("fixed") else ()
         pages = self.pages() if self.accept("in") else None
         slots = self.slots() if self.accept("depth") else None
         location = self.word(Location) if self.accept("at") else Location.Global
         layout = self.layout()
         loc = self.loc()
-        return TensorDecl(name, dtype, rank, loc, kind, shape, pages, location, layout, slots)
+        return TensorDecl(
+            *(name, dtype, rank, loc, kind, shape, pages, location, layout, slots, fixed)
+        )
+
+    def size(self) -> int | None:
+        return None if self.accept("none") else self.integer()
 
     def slots(self) -> Slots:
         depth = self.integer()
@@ -210,7 +216,7 @@ class _Parser(Tokens):
         self.expect(",")
         table = self.name()
         self.expect(",")
-        page = None if self.accept("none") else self.integer()
+        page = self.size()
         self.expect(")")
         return Pages(pool, table, page)
 

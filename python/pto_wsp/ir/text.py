@@ -4,7 +4,7 @@
 
     symbol rows: extent = 8
     symbol lens: array i32
-    tensor X: f32[:, :]
+    tensor X: f32[:, :] fixed (none, 64)
     temp T: f32[:]
     token G: bool[:] of (rows)
     paged K: f32[:, :, :] in (pool, table, 16)
@@ -122,7 +122,7 @@ _WORDS = """
     none min max when otherwise while limit set load value column slot var select reduce search
     float not or tile padded of scalar constexpr label after temp token paged alloc
     task task_site task_ordinal key at layout fields stage
-    channel send consume receive close network process
+    channel send consume receive close network process fixed
 """
 KEYWORDS = frozenset(_WORDS.split())
 
@@ -265,6 +265,9 @@ class _Printer:
         head = f"{decl.kind.value} {name_text(decl.name)}: {_array(decl.dtype, decl.rank)}"
         if decl.kind is TensorKind.TOKEN or decl.shape:
             head += f" of ({_listed(decl.shape, self.scope)})"
+        if decl.fixed:
+            sizes = ("none" if size is None else str(size) for size in decl.fixed)
+            head += f" fixed ({', '.join(sizes)})"
         if decl.pages is not None:
             page = "none" if decl.pages.page is None else str(decl.pages.page)
             names = f"{name_text(decl.pages.pool)}, {name_text(decl.pages.table)}"

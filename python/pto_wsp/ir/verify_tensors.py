@@ -22,7 +22,7 @@ from pto_wsp.ir.rewrite import loop_vars
 from pto_wsp.ir.text import given_params
 from pto_wsp.ir.types import expr_type
 from pto_wsp.ir.verify_decls import name_is_legal, tensor_rank_is_legal
-from pto_wsp.ir.verify_expr import MAX_RANK, Fault, Faults, Rule, Scope
+from pto_wsp.ir.verify_expr import I64_MAX, MAX_RANK, Fault, Faults, Rule, Scope
 from pto_wsp.ir.verify_layouts import layout_fits_the_tensor, tensor_lies_where_its_kind_may
 from pto_wsp.ir.verify_network import channel_fits
 
@@ -31,6 +31,8 @@ def tensor_fits_its_kind(tensor: TensorDecl, scope: Scope) -> Faults:
     what = f"{tensor.kind.value} '{tensor.name}'"
     if tensor.kind not in (TensorKind.TOKEN, TensorKind.CHANNEL) and tensor.shape:
         yield Fault(f"{what} has a shape of its own", "only tokens and channels have one")
+    if tensor.fixed:
+        yield from _fixed_faults(what, tensor)
     if (tensor.pages is not None) is not (tensor.kind is TensorKind.PAGED):
         yield Fault(f"{what} has pages or lacks them", "paged tensors have them, others have none")
     if tensor.kind is TensorKind.TOKEN:
@@ -39,6 +41,16 @@ def tensor_fits_its_kind(tensor: TensorDecl, scope: Scope) -> Faults:
         yield from _paged_faults(what, tensor, scope)
     if tensor.kind is TensorKind.TEMP and tensor.rank >= MAX_RANK:
         yield Fault(f"{what} has rank {tensor.rank}", f"a temporary has at most {MAX_RANK - 1}")
+
+
+def _fixed_faults(what: str, tensor: TensorDecl) -> Faults:
+    if tensor.kind is not TensorKind.BOUND:
+        yield Fault(f"{what} has fixed extents", "only what execute binds has those")
+    if len(tensor.fixed) != tensor.rank:
+        yield Fault(f"{what} has {len(tensor.fixed)} fixed extents and rank {tensor.rank}")
+    for size in tensor.fixed:
+        if size is not None and not 0 <= size <= I64_MAX:
+            yield Fault(f"{what} has the fixed extent {size}")
 
 
 def _token_faults(what: str, tensor: TensorDecl, scope: Scope) -> Faults:

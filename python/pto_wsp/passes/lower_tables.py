@@ -127,7 +127,8 @@ def _lower_bound(
     record = _tensor(decl, builder, storage)
     record = replace(record, symbol=symbols[decl.name], layout=layout)
     strides = lower_strides(decl.layout, builder.count(plan.Section.TENSOR), builder)
-    return _add_tensor(record, [], decl, builder, strides)
+    fixed = [plan.NONE if size is None else builder.const(size) for size in decl.fixed]
+    return _add_tensor(record, fixed, decl, builder, strides)
 
 
 def _lower_paged(decl: ir.TensorDecl, builder: plan.PlanBuilder, numbers: dict[str, int]) -> int:

@@ -584,3 +584,4 @@ class Status(IntEnum):
     SHARED_MEMORY = 30  # a kernel takes regions apart that share memory here
     CHANNEL_CLOSED = 31  # a message is received from a channel that is closed and empty
     CHANNEL_GAP = 32  # replicas have not sent the same number of messages
+    EXTENT_ERROR = 33  # a tensor has another extent than the plan asks for

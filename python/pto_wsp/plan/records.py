@@ -260,7 +260,7 @@ class Dim(TableRecord):
     _format: ClassVar[str] = "<II"
     SECTION: ClassVar[Section] = Section.DIM
 
-    shape: int = NONE  # index in EXPR, or NONE; none: bound at execute
+    shape: int = NONE  # index in EXPR, or NONE; BOUND: required of what is bound; none: any
     stride: int = NONE  # index in EXPR, or NONE; in elements, required of what is bound; none: any
 
 

@@ -73,6 +73,11 @@ class Binder:
         named = zip(self._names, self.values, strict=True)
         return {name: value for name, value in named if value is not None}
 
+    def back(self, values: tuple[Value | None, ...], before: tuple[Value | None, ...]) -> None:
+        """A run with these values has failed: they are forgotten, unless another call has come."""
+        if self.values is values:
+            self.values = before
+
     def bind(self, values: Mapping[str, object]) -> tuple[Bound, ...]:
         """One Bound per symbol, in table order; names not given have their current values, which
         are looked at again: the shape of an array can be changed in place."""

@@ -41,7 +41,7 @@ from pto_wsp.runtime.pending import PendingRuns
 from pto_wsp.runtime.perfetto import to_perfetto
 from pto_wsp.runtime.ports import Port, bind_ports
 from pto_wsp.runtime.recording import decisions
-from pto_wsp.runtime.run_errors import of_call, tasks_depend_on_data
+from pto_wsp.runtime.run_errors import of_call, tasks_depend_on_data, was_closed
 from pto_wsp.runtime.serialised import serialised
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.verified import VerifiedRun
@@ -161,7 +161,8 @@ class Program:
     # --- running -------------------------------------------------------------------------------
 
     def execute(self, **bindings: object) -> Program:
-        """Runs to the end with these names rebound. Raises what the run raises.
+        """Runs to the end with these names rebound. Raises what the run raises; all names are then
+        bound to what they were before.
 
         `hash=True` adds up the task hash on the way, which `task_hash()` then gives: the only way
         for a program whose tasks depend on what tasks compute.
@@ -182,9 +183,15 @@ class Program:
             return self._run(bindings, _PLAIN)
         # The run before it goes last: giving back what it holds takes as long as starting a short
         # one.
-        run, self._binder.values = started
+        before = self._binder.values
+        run, values = started
+        self._binder.values = values
         self._last = run
-        run.wait(None)
+        try:
+            run.wait(None)
+        except BaseException:
+            self._binder.back(values, before)
+            raise
         return self
 
     def record(self, path: str | PathLike[str], **bindings: object) -> Program:
@@ -496,11 +503,14 @@ class Program:
     def _run(self, bindings: dict[str, object], control: Control) -> Program:
         """Runs to the end."""
         self._last = None
+        before = self._binder.values
         run = self._start(bindings, asynchronous=False, control=control)
+        values = self._binder.values
         self._last = run
         try:
             run.wait(None)
         except BaseException:
+            self._binder.back(values, before)
             with suppress(ExecutionError):  # what the run raises says more
                 self._write_trace(run)
             raise
@@ -568,13 +578,7 @@ class Program:
         if self._check is not None:
             self._check()
         if self._closed:
-            raise ExecutionError(
-                Code.PROGRAM_STATE,
-                "this program was closed",
-                loc=srcloc.here(),
-                why="close() has given its threads back",
-                fix="compile the workload again",
-            )
+            raise was_closed()
 
     def _ended(self) -> Run:
         if self._last is None:

@@ -28,6 +28,8 @@ _ADVICE = {
         "pass it to the workload as a Tensor, for which control waits, or bind a copy"),
     Code.BINDING_ORDER: ("its layout says in what order its elements lie in memory",
         "bind a copy in that order, np.ascontiguousarray(a) or np.asfortranarray(a)"),
+    Code.BINDING_EXTENT: ("kernels would take what they find as a part of a tile",
+        "bind an array of those extents, or make the workload for others"),
     Code.TILE_MISFIT: ("a kernel is made for tiles of at most that shape",
         "pass a smaller slice; Tiled(axis, size) cuts an axis into tiles"),
     Code.OUT_OF_BOUNDS: ("regions and indices are taken as they are written, and never clipped",
@@ -74,6 +76,7 @@ _OF_VALUES = frozenset(
         Code.READ_ONLY,
         Code.ARRAY_WRITTEN,
         Code.BINDING_ORDER,
+        Code.BINDING_EXTENT,
         Code.PAGED_PARTS,
         Code.MEMORY_NOT_SHARED,
         Code.RUN_TASK,
@@ -100,6 +103,16 @@ def run_error(
     usual, advice = _ADVICE.get(code, (None, None))
     kind = _KINDS.get(code, ExecutionError)
     return of_call(kind(code, message, loc=loc, why=why or usual, fix=fix or advice))
+
+
+def was_closed() -> ExecutionError:
+    return ExecutionError(
+        Code.PROGRAM_STATE,
+        "this program was closed",
+        loc=srcloc.here(),
+        why="close() has given its threads back",
+        fix="compile the workload again",
+    )
 
 
 def of_call(error: ExecutionError) -> ExecutionError:

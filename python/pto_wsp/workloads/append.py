@@ -6,6 +6,7 @@ import functools
 
 from pto_wsp import In, Out, P, Tensor, kernel, maximum, minimum, pto, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
+from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.parts import parts
 
 
@@ -25,6 +26,10 @@ def paged_append(dim: int, page: int) -> WorkloadFunction:
 
     @workload
     def paged_append(batch, starts, past, k, v, keys, values):
+        for each in (k, v):
+            expect(each, None, None, dim)
+        for each in (keys, values):
+            expect(each, None, None, None, dim, page=page)
         for b in P(batch):
             first, end = past[b], past[b] + starts[b + 1] - starts[b]
             for p in P(parts(end, page) - first // page):

@@ -29,8 +29,8 @@ from pto_wsp import (
     tiers as kernel_tiers,
 )
 from pto_wsp.workloads.cutting import DECODE_TIERS, Cutting, Tier, ceil_div, chunk_unit
+from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.factories import check_counts, made_once
-from pto_wsp.workloads.heads import check_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class _DecodeKinds:
     group: int
     kv_heads: int
     dim: int
+    page: int
     dtype: DType
     together: int
     factor: float
@@ -166,7 +167,7 @@ def paged_decode(
     group = _group(heads, kv_heads, together) * together
     factor = 1 / math.sqrt(dim) if scale is None else scale
     return _paged_decode(
-        _DecodeKinds(group, kv_heads, dim, dtype, together, factor, merged), cutting
+        _DecodeKinds(group, kv_heads, dim, page, dtype, together, factor, merged), cutting
     )
 
 
@@ -183,8 +184,10 @@ def _paged_decode(kinds: _DecodeKinds, cutting: Cutting) -> Any:
 
     @workload
     def paged_decode(batch, lens, blocks, q, k, v, out):
-        check_heads(1, kinds.heads, q=q, out=out)
-        check_heads(2, kinds.kv_heads, k=k, v=v)
+        for each in (q, out):
+            expect(each, None, kinds.heads, kinds.dim)
+        for each in (k, v):
+            expect(each, None, None, kinds.kv_heads, kinds.dim, page=kinds.page)
         units = cutting.units(q.shape[0], lens, blocks)
         for b in P(batch):
             tasks = _DecodeTasks(kinds, b, lens[b], q, k, v, out)
@@ -239,8 +242,8 @@ def ragged_prefill(
 
     @workload
     def ragged_prefill(batch, q_starts, k_starts, q, k, v, out):
-        check_heads(1, heads, q=q, out=out)
-        check_heads(1, kv_heads, k=k, v=v)
+        for each, count in ((q, heads), (k, kv_heads), (v, kv_heads), (out, heads)):
+            expect(each, None, count, dim)
         for b in P(batch):
             first, queries = q_starts[b], q_starts[b + 1] - q_starts[b]
             key, keys = k_starts[b], k_starts[b + 1] - k_starts[b]

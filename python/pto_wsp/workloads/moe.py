@@ -4,6 +4,7 @@
 # pyright: basic
 from pto_wsp import Dense, DType, P, Sparse, Tensor, kernels, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
+from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.factories import check_counts, made_once
 from pto_wsp.workloads.parts import Product, part, parts
 
@@ -45,6 +46,12 @@ def moe_ffn(
 
     @workload
     def moe_ffn(X, router, W1, W3, W2, Y):
+        for each in (X, Y):
+            expect(each, None, d_model)
+        for each in (W1, W3):
+            expect(each, experts, d_ff, d_model)
+        expect(W2, experts, d_model, d_ff)
+        expect(router, experts, d_model)
         tokens = X.shape[0]
         choices = tokens * top_k
         logits = Tensor.temp((tokens, experts), F32, name="logits")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pto_wsp import DType, P, Tensor, combine, kernels, minimum, workload
 from pto_wsp.frontend.workloads import WorkloadFunction
+from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import Product, check_sizes, part, parts
 from pto_wsp.workloads.sparse_kernels import (
@@ -98,6 +99,13 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
         index_keys,
         Y,
     ):
+        _expect_weights(shape, Wdq, Wuq, Wdkv, Wuk, Wuv, Wo, Wiq, Wik, Wiw)
+        for each in (X, Y):
+            expect(each, None, shape.d_model)
+        for each in (cos, sin):
+            expect(each, None, shape.rope // 2)
+        expect(latent, None, None, shape.width)
+        expect(index_keys, None, None, shape.index_dim)
         tokens = X.shape[0]
         down = Tensor.temp((tokens, shape.q_rank), F32, name="down")
         q_latent = Tensor.temp((tokens, shape.q_rank), F32, name="q_latent")
@@ -130,6 +138,18 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
             product((t,), values[rows], (Wo,), (Y, rows), shape.d_model)
 
     return sparse_attention
+
+
+def _expect_weights(shape: SparseAttentionShape, Wdq, Wuq, Wdkv, Wuk, Wuv, Wo, Wiq, Wik, Wiw):
+    expect(Wdq, shape.q_rank, shape.d_model)
+    expect(Wuq, shape.heads, shape.nope + shape.rope, shape.q_rank)
+    expect(Wdkv, shape.width, shape.d_model)
+    expect(Wuk, shape.heads, shape.nope, shape.kv_rank)
+    expect(Wuv, shape.heads, shape.v_dim, shape.kv_rank)
+    expect(Wo, shape.d_model, shape.heads * shape.v_dim)
+    expect(Wiq, shape.index_heads, shape.index_dim, shape.q_rank)
+    expect(Wik, shape.index_dim, shape.d_model)
+    expect(Wiw, shape.index_heads, shape.d_model)
 
 
 def _product(shape: SparseAttentionShape) -> Product:

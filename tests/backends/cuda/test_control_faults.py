@@ -469,6 +469,18 @@ def test_programs_that_are_proved_have_no_line_of_it() -> None:
     assert device.is_interpreted() or engine.workers
 
 
+def test_extents_that_are_expected() -> None:
+    x, y = Tensor(shape=(2, 4), dtype=F32, name="x"), out()
+
+    @workload
+    def run():
+        x.expect(None, 4)
+        double(x[:, :4], y)
+
+    error = both(run, {"x": numbers(2, 5)}, {"x": numbers(2, 4)}, Code.BINDING_EXTENT)
+    assert "'x' has the extent 5 in dimension 1, the workload is made for 4" in error.message
+
+
 def test_order_in_memory() -> None:
     layout = TensorLayout((R, R), MemLayout.col_major())
     x = Tensor(shape=(2, 4), dtype=F32, name="x", layout=layout)

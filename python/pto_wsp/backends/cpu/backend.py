@@ -37,6 +37,7 @@ from pto_wsp.plan import (
 from pto_wsp.runtime.bindings import Bound, Value
 from pto_wsp.runtime.descriptors import Layout
 from pto_wsp.runtime.engine import Control, Explained, Generated
+from pto_wsp.runtime.run_errors import was_closed
 from pto_wsp.runtime.stats import Stats
 from pto_wsp.runtime.trace import Recorded
 
@@ -153,10 +154,10 @@ class CpuEngine:
         *,
         asynchronous: bool,
     ) -> tuple[CpuRun, tuple[Value, ...]] | None:
-        assert self._native is not None, "Program refuses to run after close()"
-        if self._trace_path is not None:
+        native = self._native
+        if native is None or self._trace_path is not None:  # None: closed meanwhile
             return None
-        started = self._native.start_quick(current, changed, asynchronous)
+        started = native.start_quick(current, changed, asynchronous)
         if started is None:
             return None
         run = CpuRun(self, started[0], False, None)
@@ -201,9 +202,9 @@ class CpuEngine:
         return CpuEngine(self.plan, self._kernels, self.workers, self._seed, self._workspace_limit)
 
     def close(self) -> None:
-        if self._native is not None:
-            self._native.close()
-            self._native = None
+        native, self._native = self._native, None  # nothing starts from now on
+        if native is not None:
+            native.close()
 
     def after_fork(self) -> None:
         """In the child of a fork: the worker threads are not there."""
@@ -212,8 +213,10 @@ class CpuEngine:
 
     @property
     def native(self) -> _core.NativeProgram:
-        assert self._native is not None, "Program refuses to run after close()"
-        return self._native
+        native = self._native
+        if native is None:  # Program looks as well, but another thread may close it
+            raise was_closed()
+        return native
 
 
 class CpuRun:

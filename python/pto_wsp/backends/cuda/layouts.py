@@ -1,4 +1,4 @@
-"""What a plan says of how tensors lie in memory, compared with those of a run."""
+"""What a plan says of extents and of how tensors lie in memory, compared with those of a run."""
 
 from __future__ import annotations
 
@@ -15,23 +15,29 @@ from pto_wsp.runtime.run_errors import run_error
 
 
 class Layouts:
-    """Strides of layouts are products of constants and extents."""
+    """Extents are constants; strides of layouts are products of constants and extents."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         dims, tensors = plan.records(Dim), plan.records(Tensor)
-        self._said = [
-            (number, tensor, d, dims[tensor.dims + d].stride)
+        bound = [
+            (number, tensor, d, dims[tensor.dims + d])
             for number, tensor in enumerate(tensors)
             if tensor.symbol != NONE
             for d in range(tensor.rank)
-            if dims[tensor.dims + d].stride != NONE
         ]
+        self._extents = [(n, t, d, dim.shape) for n, t, d, dim in bound if dim.shape != NONE]
+        self._strides = [(n, t, d, dim.stride) for n, t, d, dim in bound if dim.stride != NONE]
 
     def check(self, tensors: dict[int, Any], arrays: dict[int, npt.NDArray[Any]]) -> None:
-        """ExecutionError if a tensor lies otherwise. `arrays` are those of the host, of which the
-        tensors are copies. Strides by which no element is reached say nothing."""
-        for number, tensor, d, stride in self._said:
+        """ExecutionError if a tensor is or lies otherwise. `arrays` are those of the host, of which
+        the tensors are copies. Strides by which no element is reached say nothing."""
+        for number, tensor, d, extent in self._extents:
+            size, wanted = tensors[tensor.symbol].shape[d], self._value(extent, tensors)
+            if wanted is not None and wanted != size:
+                what = f"has the extent {size} in dimension {d}, the workload is made for {wanted}"
+                raise self._error(Code.BINDING_EXTENT, number, what)
+        for number, tensor, d, stride in self._strides:
             there = tensors[tensor.symbol]
             if there.numel() == 0 or there.shape[d] == 1:
                 continue
@@ -39,7 +45,8 @@ class Layouts:
             found = there.stride(d) if array is None else array.strides[d] // array.itemsize
             wanted = self._value(stride, tensors)
             if wanted is not None and wanted != found:
-                raise self._error(number, d, found, wanted)
+                what = f"has the stride {found} in dimension {d}, its layout says {wanted}"
+                raise self._error(Code.BINDING_ORDER, number, what)
 
     def _value(self, node: int, tensors: dict[int, Any]) -> int | None:
         e = self._plan.records(Expr)[node]
@@ -51,8 +58,7 @@ class Layouts:
         known = [value for value in values if value is not None]
         return known[0] * known[1] if e.op == ExprOp.MUL and len(known) == 2 else None
 
-    def _error(self, number: int, d: int, found: int, wanted: int) -> ExecutionError:
+    def _error(self, code: Code, number: int, what: str) -> ExecutionError:
         plan = self._plan
         name = plan.string(plan.records(Tensor)[number].name)
-        what = f"tensor {name!r} has the stride {found} in dimension {d}, its layout says {wanted}"
-        return run_error(Code.BINDING_ORDER, what, loc=plan.loc(Section.TENSOR, number))
+        return run_error(code, f"tensor {name!r} {what}", loc=plan.loc(Section.TENSOR, number))

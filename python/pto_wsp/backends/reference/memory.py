@@ -30,10 +30,11 @@ class Memory:
         self._messages: dict[int, list[np.ndarray[Any, Any]]] = {}  # by channel: its buffers
 
     def begin(self) -> None:
-        """Gives tokens their shape, and looks at the strides and pages of the others."""
+        """Gives tokens their shape, and looks at the extents, strides and pages of the others."""
         for index, tensor in enumerate(self._tensors):
             try:
                 if tensor.symbol != NONE:
+                    self._check_extents(index, tensor)
                     self._check_strides(index, tensor)
                 if tensor.pool != NONE:
                     self._check_page(tensor)
@@ -54,6 +55,18 @@ class Memory:
     def message(self, channel: int, buffer: int) -> np.ndarray[Any, Any]:
         """One of the buffers of a channel."""
         return self._messages[channel][buffer]
+
+    def _check_extents(self, index: int, tensor: Tensor) -> None:
+        """A plan may say of what extent a tensor has to be."""
+        array = self._bound.tensors[index]
+        for d, dim in enumerate(self._dims[tensor.dims : tensor.dims + tensor.rank]):
+            if dim.shape == NONE:
+                continue
+            wanted = self._evaluator.value(dim.shape, Scope(()))
+            if wanted != array.shape[d]:
+                what = f"tensor {self._bound.plan.string(tensor.name)!r} has the extent"
+                what = f"{what} {array.shape[d]} in dimension {d}"
+                raise ExprFault(Code.BINDING_EXTENT, f"{what}, the workload is made for {wanted}")
 
     def _check_strides(self, index: int, tensor: Tensor) -> None:
         """A plan may say how a tensor lies in memory. Strides by which no element is reached say
