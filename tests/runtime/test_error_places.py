@@ -204,8 +204,6 @@ def noted(error: PtoError, function: str, file: str) -> None:
     [
         ("PTO502", {"lens": np.array([20, 200])}),
         ("PTO509", {"k_table": np.array([[3, 1], [0, 900]], np.int32)}),
-        ("PTO502", {"q": np.zeros((2, 2, DIM), np.float32)}),
-        ("PTO206", {"q": np.zeros((2, HEADS, 64), np.float32)}),
     ],
 )
 def test_values_that_no_ready_workload_can_take(target: str, code: str, bad: Any) -> None:
@@ -216,6 +214,21 @@ def test_values_that_no_ready_workload_can_take(target: str, code: str, bad: Any
         marked(caught.value, "wrong values")
         noted(caught.value, "workloads.paged_decode", "attention.py")
         assert (caught.value.note or "").startswith(f"called at {__file__}:")
+
+
+@pytest.mark.parametrize("target", ["cpu_sim", "reference"])
+@pytest.mark.parametrize("shape", [(2, 2, DIM), (2, HEADS, 64), (2, HEADS, DIM // 2)])
+def test_extents_that_no_ready_workload_can_take(target: str, shape: Any) -> None:
+    with decode().compile(target=target) as made:
+        with pytest.raises(ExecutionError) as caught:
+            made.execute(q=np.zeros(shape, np.float32))  # wrong values
+        assert caught.value.code.value == "PTO411"
+        marked(caught.value, "wrong values")
+    with pytest.raises(CompileError) as caught:
+        decode(q=Tensor(data=np.zeros(shape, np.float32))).compile()
+    assert caught.value.code.value == "PTO411"
+    marked(caught.value, "paged_decode")
+    noted(caught.value, "workloads.paged_decode", "attention.py")
 
 
 def test_types_that_no_ready_workload_can_take() -> None:

@@ -127,6 +127,14 @@ class PagedTensor(Tensor):
         )
 
 
+def expect(value: Any, *extents: int | None, page: int | None = None) -> None:
+    """`value.expect(...)` in a ready workload. Of what is no such tensor, its use says more."""
+    if isinstance(value, PagedTensor):
+        value.expect(*extents, page=page)
+    elif isinstance(value, Tensor) and page is None:
+        value.expect(*extents)
+
+
 def _bad(why: str, fix: str) -> TypeCheckError:
     what = "PagedTensor(...) of a pool and a table that do not fit"
     return TypeCheckError(Code.PAGED_PARTS, what, loc=srcloc.here(), why=why, fix=fix)

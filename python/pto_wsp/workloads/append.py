@@ -5,8 +5,8 @@
 import functools
 
 from pto_wsp import In, Out, P, Tensor, kernel, maximum, minimum, pto, workload
+from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.frontend.workloads import WorkloadFunction
-from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.parts import parts
 
 

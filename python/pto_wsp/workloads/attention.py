@@ -28,8 +28,8 @@ from pto_wsp import (
 from pto_wsp import (
     tiers as kernel_tiers,
 )
+from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.workloads.cutting import DECODE_TIERS, Cutting, Tier, ceil_div, chunk_unit
-from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.factories import check_counts, made_once
 
 

@@ -3,8 +3,8 @@
 # The parameters of a workload are symbols while it is traced.
 # pyright: basic
 from pto_wsp import Dense, DType, P, Sparse, Tensor, kernels, workload
+from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.frontend.workloads import WorkloadFunction
-from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.factories import check_counts, made_once
 from pto_wsp.workloads.parts import Product, part, parts
 

@@ -5,8 +5,8 @@
 from dataclasses import dataclass
 
 from pto_wsp import DType, P, Tensor, combine, kernels, minimum, workload
+from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.frontend.workloads import WorkloadFunction
-from pto_wsp.workloads.extents import expect
 from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import Product, check_sizes, part, parts
 from pto_wsp.workloads.sparse_kernels import (
