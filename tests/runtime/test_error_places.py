@@ -280,10 +280,13 @@ def test_tasks_of_ready_workloads_are_told_apart_by_its_lines(tmp_path: Path) ->
     model = random_model(shape, [3], layers=1, vocab=20, steps=2)
     made = model.workload().compile(target="reference")
     made.execute(**model.bindings())
-    with pytest.raises(ExecutionError, match="'rmsnorm' is called at 3 places") as caught:
-        made.run_task("rmsnorm", 0, 0, 0, path=tmp_path / "task.npz")
+    with pytest.raises(ExecutionError, match="'rmsnorm' is not called at line=1") as caught:
+        made.run_task("rmsnorm", 0, 0, 0, line=1, path=tmp_path / "task.npz")
     lines = [int(part.rpartition("=")[2]) for part in (caught.value.fix or "").split(", ")]
     assert len(set(lines)) == 3
+    with pytest.raises(ExecutionError, match="is a task of 2 calls") as caught:
+        made.run_task("rmsnorm", 0, 0, 0, path=tmp_path / "task.npz")
+    assert caught.value.fix == f"say which: line={lines[0]}, line={lines[1]}"
     with pytest.raises(ExecutionError, match="x is temporary") as caught:
         made.run_task("rmsnorm", 0, 0, line=lines[2], path=tmp_path / "task.npz")
     assert (caught.value.note or "").endswith(

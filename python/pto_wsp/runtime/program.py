@@ -405,6 +405,7 @@ class Program:
         kernel: str,
         *indices: int,
         line: int | None = None,
+        site: int | None = None,
         path: str | PathLike[str] | None = None,
         **axes: int,
     ) -> TaskDump:
@@ -412,15 +413,16 @@ class Program:
         made of it to `path`, by default cell-3-1.npz for run_task("cell", rows=3, cols=1).
 
         Loops are named as in keys of the schedule, or their indices given in order, outermost
-        first. `line` tells apart several calls of one kernel. Tensors hold what they hold now,
-        under the current bindings; nothing of the program changes.
+        first. Of several calls of one kernel it is the one that has such a task; if many have,
+        `line` tells them apart, or `site`, the number of the call in `trace`. Tensors hold what
+        they hold now, under the current bindings; nothing of the program changes.
         """
         self._check_usable()
         assert self._single is not None, "the driver gives every program one"
         bound = self._binder.bind({})
         where = None if path is None else Path(path)
         try:
-            return self._single(bound, kernel, indices, axes, line=line, path=where)
+            return self._single(bound, kernel, indices, axes, line=line, site=site, path=where)
         except ExecutionError as error:
             if error.code is Code.RUN_TASK:
                 of_call(error)
