@@ -61,6 +61,7 @@ class Loader(Protocol):
 
 
 _PLAIN = Control()
+_TRACED = "under .task_graph(trace=TracePolicy.timestamps())"
 _POLL_S = 0.001
 _loader: list[Loader] = []
 _alive: weakref.WeakSet[Program] = weakref.WeakSet()
@@ -350,7 +351,8 @@ class Program:
 
     @property
     def trace(self) -> npt.NDArray[Any]:
-        """One row per task of the last run, if its schedule has a `TracePolicy`."""
+        """One row per task of the last run, if its schedule has a `TracePolicy`; else it is
+        empty, as `edges` is."""
         return self._ended().trace()
 
     @property
@@ -396,7 +398,7 @@ class Program:
         """
         self._check_usable()
         if Feature.DATA_DEPENDENT in self.plan.features:
-            raise tasks_depend_on_data()
+            raise tasks_depend_on_data(f"trace a run, {_TRACED}: trace has a row for each task")
         layout = layout_of(self.plan)
         return layout.rows(self._engine.descriptors(self._binder.bind(bindings), layout))
 
@@ -453,7 +455,15 @@ class Program:
 
     def save_trace(self, path: str | PathLike[str], *, arrows: bool = True) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing, with or
-        without an arrow for each of `edges`."""
+        without an arrow for each of `edges`. Without a `TracePolicy` there is none: an error."""
+        if not self.plan.is_traced:
+            raise ExecutionError(
+                Code.PROGRAM_STATE,
+                "the last run kept no trace",
+                loc=srcloc.here(),
+                why="its schedule has no TracePolicy, so trace and edges are empty",
+                fix=f"compile it {_TRACED} or with compile(enable_profiling=True)",
+            )
         to_perfetto(self._ended().recorded(), Path(path), name=self.target, arrows=arrows)
 
     def trace_to(self, path: Path) -> None:

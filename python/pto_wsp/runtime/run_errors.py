@@ -140,12 +140,14 @@ def of_call(error: ExecutionError) -> ExecutionError:
     return error
 
 
-def tasks_depend_on_data() -> CompileError:
-    """A question that only a run can answer."""
+def tasks_depend_on_data(
+    fix: str = "call execute(hash=True), then task_hash() and stats",
+) -> CompileError:
+    """A question that only a run can answer, and how it does."""
     return CompileError(
         Code.TASKS_DEPEND_ON_DATA,
         "which tasks there are depends on data that tasks compute",
         loc=srcloc.here(),
         why="they are known only while the program runs",
-        fix="call execute(hash=True), then task_hash() and stats",
+        fix=fix,
     )
