@@ -218,6 +218,26 @@ def test_values_that_no_ready_workload_can_take(target: str, code: str, bad: Any
         assert (caught.value.note or "").startswith(f"called at {__file__}:")
 
 
+@pytest.mark.parametrize("target", ["cpu_sim", "reference"])
+def test_the_call_that_started_a_run_is_named(target: str) -> None:
+    with decode().compile(target=target) as made:
+        made.execute_async(lens=np.array([20, 30]))
+        made.execute_async(lens=np.array([20, 200]))  # asynchronous
+        made.execute_async(lens=np.array([1, 2]))
+        with pytest.raises(ExecutionError) as caught:
+            made.synchronize()
+        assert caught.value.code.value == "PTO502"
+        marked(caught.value, "asynchronous")
+        noted(caught.value, "workloads.paged_decode", "attention.py")
+        assert (caught.value.note or "").startswith(f"called at {__file__}:")
+        made.execute(lens=np.array([1, 2]))
+    with program("reference") as made:
+        made.execute_async(lens=np.array([1, 2]))  # lengths
+        with pytest.raises(ExecutionError) as caught:
+            made.synchronize()
+        marked(caught.value, "lengths")
+
+
 def test_types_that_no_ready_workload_can_take() -> None:
     wrong = decode(q=Tensor(data=np.zeros((2, HEADS, DIM))))
     with pytest.raises(CompileError) as caught:

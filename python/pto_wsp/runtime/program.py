@@ -220,8 +220,9 @@ class Program:
         )
 
     def execute_async(self, **bindings: object) -> Program:
-        """Starts a run and returns; `synchronize()` waits for it and raises its error."""
-        self._pending.add(self._start(bindings, asynchronous=True))
+        """Starts a run and returns; `synchronize()` waits for it and raises its error, which points
+        at this call."""
+        self._pending.add(self._start(bindings, asynchronous=True), srcloc.calling())
         return self
 
     def enqueue(self, **bindings: object) -> Program:
@@ -250,10 +251,11 @@ class Program:
         deadline = None if timeout is None else time.monotonic() + timeout
         first_error: BaseException | None = None
         self._pending.settle()
-        while (run := self._pending.first()) is not None:
+        while (pending := self._pending.first()) is not None:
+            run, call = pending
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                if not run.wait(left):
+                if not srcloc.call_for(call, run.wait, {"timeout": left}):
                     raise SynchronizeTimeout(
                         Code.RUN_NOT_ENDED,
                         f"{len(self._pending)} run(s) not done after {timeout} s",
