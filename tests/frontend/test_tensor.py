@@ -378,6 +378,18 @@ def test_refuses_paged_tensors_without_a_name(refused: Refused) -> None:
     assert "launch(..., k=PagedTensor(pool, table))" in (error.fix or "")
 
 
+def test_parts_of_arguments_are_not_named_by_the_caller() -> None:
+    @workload
+    def one(k: Any, v: Any):
+        touch(k[0, 0])
+        touch(v[0, 0])
+
+    table = Tensor(data=np.zeros((1, 2), np.int32), name="pages")
+    keys, values = (PagedTensor(np.zeros((2, 4, 3)), table) for _ in range(2))
+    assert keys.pool is not values.pool  # here they have that name
+    assert declared(one(keys, values)) == ["k_pool", "pages", "k", "v_pool", "v"]
+
+
 def test_refuses_two_tensors_of_one_name(refused: Refused) -> None:
     def case() -> None:
         one, two = (Tensor(data=np.zeros(3), name="Z") for _ in range(2))
