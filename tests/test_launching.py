@@ -30,6 +30,7 @@ from pto_wsp import (
     axis,
     kernel,
     launch,
+    minimum,
     workload,
 )
 from pto_wsp.error_codes import Code
@@ -64,6 +65,16 @@ def ragged() -> Any:
     def work(rows: Any, lens: Any, out: Any) -> None:
         for b in P(rows):
             for t in P(lens):
+                add[b, t](out[b, t : t + 1], 1)
+
+    return work
+
+
+def ragged_lengths() -> Any:
+    @workload
+    def work(n: Any, lens: Any, out: Any) -> None:
+        for b in P(n):
+            for t in P(lens[b]):
                 add[b, t](out[b, t : t + 1], 1)
 
     return work
@@ -294,6 +305,67 @@ def test_inputs_that_are_refused(what: str, wrong: dict[str, Any], second: bool)
     assert caught.value.fix
     assert caught.value.loc is not None
     assert caught.value.loc.file == __file__
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_tensors_of_torch_are_read_by_control(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    work, out = ragged_lengths(), np.zeros((2, 4))
+    lens = torch.tensor([3, 1], dtype=getattr(torch, dtype))
+    program = launch(work, n=2, lens=lens, out=out)
+    assert out.sum(axis=1).tolist() == [3, 1]
+    same = launch(work, n=2, lens=np.array([0, 4], dtype), out=out)
+    assert same is program
+    assert out.sum(axis=1).tolist() == [3, 5]
+
+
+def test_arrays_that_kernels_work_on() -> None:
+    @workload
+    def work(x: Any, y: Any) -> None:
+        copy(x, y)
+
+    with pytest.raises(CompileError, match="kernel copy: x is an array of integers") as caught:
+        launch(work, x=np.arange(3), y=np.zeros(3, np.int64))
+    assert "Tensor(data=x)" in (caught.value.fix or "")
+    y = np.zeros(3, np.int64)
+    launch(work, x=Tensor(data=np.arange(3)), y=Tensor(data=y))
+    assert y.tolist() == [0, 1, 2]
+
+
+def test_a_pool_without_its_table() -> None:
+    @kernel(body="python")
+    def use(k: In[PagedTensor], y: Out[Tensor]) -> None:
+        y[...] = k[0]
+
+    @workload
+    def work(k: Any, y: Any) -> None:
+        use(k[0, 0:2], y)
+
+    with pytest.raises(
+        CompileError, match="'k' of kernel 'use' is paged, 'k' is a tensor"
+    ) as found:
+        launch(work, k=np.zeros((2, 4)), y=np.zeros(()))
+    assert (found.value.fix or "").startswith("pass PagedTensor(k, table)")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"n": 2.0}, "P(...) over a floating-point number"),
+        ({"first": 0.5}, "first, a floating-point number, in a scalar expression"),
+        ({"out": 3}, "out is a number and is indexed"),
+    ],
+)
+def test_numbers_where_others_are_wanted(wrong: dict[str, Any], what: str) -> None:
+    @workload
+    def work(n: Any, first: Any, out: Any) -> None:
+        for i in P(n):
+            add[i](out[i], minimum(i + 1, first))
+
+    with pytest.raises(CompileError) as caught:
+        launch(work, **{"n": 2, "first": 1, "out": np.zeros(3), **wrong})
+    assert caught.value.message == what
+    assert "SymFloat" not in str(caught.value)
 
 
 @pytest.mark.parametrize("out", ["x", {}, object()])

@@ -304,6 +304,14 @@ bool BoundPlan::regions(u32 site, u64 task_id, const i64* vars, Region* out, Err
   return true;
 }
 
+std::string BoundPlan::table_extent(const BoundAccess& a, u32 dim) const {
+  const BoundTensor& t = tensors_[a.tensor];
+  if (t.table == kNone || dim > 1) return "";
+  if (dim == 0) return " (rows of its page table)";
+  return " (" + std::to_string(tensors_[t.table].shape[1]) + " columns of " +
+         std::to_string(t.page) + " tokens in its page table)";
+}
+
 bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i64 shape,
                               Error* error) const {
   const i64 start = r.start[dim];
@@ -329,7 +337,7 @@ bool BoundPlan::out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i6
     fail(error, Status::OUT_OF_BOUNDS,
          "elements " + std::to_string(start) + " to " +
              (overflow ? std::string("(overflow)") : std::to_string(last)) + " of " + where +
-             " are outside its extent " + std::to_string(shape));
+             " are outside its extent " + std::to_string(shape) + table_extent(a, dim));
   }
   return true;
 }

@@ -158,14 +158,15 @@ def _single(plan: Plan, kernels: tuple[LoadedKernel, ...]) -> SingleRunner:
         named: Mapping[str, int],
         *,
         line: int | None,
+        site: int | None,
         path: Path | None,
     ) -> TaskDump:
         from pto_wsp.backends import reference
 
         registry.get("reference").check(plan)
-        site = reference.find_site(plan, kernel, line)
-        at = reference.loop_indices(plan, site, indices, named)
-        return reference.run_task(reference.BoundPlan(plan, bindings), kernels, site, at, path)
+        bound = reference.BoundPlan(plan, bindings)
+        call, at = reference.choose_task(bound, kernel, indices, named, line=line, site=site)
+        return reference.run_task(bound, kernels, call, at, path)
 
     return run
 

@@ -31,6 +31,7 @@ from pto_wsp.frontend import (
 )
 from pto_wsp.frontend.trace import refuse_inside_workload
 from pto_wsp.runtime.program import Program
+from pto_wsp.sharing import NotShared, share
 
 Key = tuple[object, ...]
 MAX_PROGRAMS = 16  # that are kept of a space or a workload
@@ -70,10 +71,11 @@ def launch(
     """Runs the generator of a space, or a workload, on these inputs, and returns its program, whose
     stats, trace and descriptors are those of this run.
 
-    NumPy arrays of integers with one dimension, and lists of integers, are read by control; other
-    arrays are tensors, and numbers may change from launch to launch: whatever has the same names,
-    dtypes, ranks and axes is compiled once. The 16 programs that were launched last are kept for
-    each space or workload; one that is closed is compiled anew. `options` are those of `compile`.
+    Arrays of integers with one dimension, of NumPy, torch or others, and lists of integers are read
+    by control; other arrays are tensors, and numbers may change from launch to launch: whatever has
+    the same names, dtypes, ranks and axes is compiled once. The 16 programs that were launched last
+    are kept for each space or workload; one that is closed is compiled anew. `options` are those of
+    `compile`.
     """
     refuse_inside_workload("launch(...)", "call the generator or the workload itself")
     function = _function(what)
@@ -150,10 +152,9 @@ def _argument(name: str, value: Any) -> Any:
             return value
         case list() | tuple():
             return _integers(name, cast("list[Any]", value))
-        case _ if _is_control(value):
-            return value
         case _:
-            return _shared(name, value)
+            control = _control(value)
+            return _shared(name, value) if control is None else control
 
 
 def _tensor(name: str, value: Tensor) -> Tensor:
@@ -201,11 +202,13 @@ def _element(value: Any) -> str:
     return "integers that do not fit 64 bits"
 
 
-def _is_control(value: Any) -> bool:
-    if not isinstance(value, np.ndarray):
-        return False
-    array = cast("np.ndarray[Any, Any]", value)
-    return array.ndim == 1 and array.dtype.kind in "iu"
+def _control(value: Any) -> np.ndarray[Any, Any] | None:
+    """What control reads of an array: integers with one dimension, in the memory of the host."""
+    try:
+        array = share(value)
+    except NotShared:
+        return None
+    return array if array.ndim == 1 and array.dtype.kind in "iu" else None
 
 
 def _shared(name: str, value: Any) -> Tensor:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Workloads and kernels that come with the package are written like those of users. Names of
@@ -69,6 +69,25 @@ class SrcLoc:
         return "\n".join(lines)
 
 
+class Call(NamedTuple):
+    """A call of the user's. Noting it costs less than a SrcLoc, which nobody may ask for."""
+
+    code: CodeType
+    offset: int
+
+    @property
+    def loc(self) -> SrcLoc | None:
+        return of_instruction(self.code, self.offset)
+
+
+def calling() -> Call | None:
+    """The user's call that is under way."""
+    frame = inspect.currentframe()
+    while frame is not None and _is_package(frame):
+        frame = frame.f_back
+    return None if frame is None else Call(frame.f_code, frame.f_lasti)
+
+
 def user_frame() -> FrameType | None:
     """The innermost frame on the stack that writes workloads or calls this package; ready workloads
     count as well."""
@@ -84,10 +103,11 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def _is_package(frame: FrameType) -> bool:
-    # Methods that dataclasses generate have no file, but the globals of their class's module.
     file = frame.f_code.co_filename
-    module = str(frame.f_globals.get("__name__", ""))
-    return file.startswith(PACKAGE_DIR) or (file == "<string>" and module.startswith(_PACKAGE))
+    if file != "<string>":
+        return file.startswith(PACKAGE_DIR)
+    # Methods that dataclasses generate have no file, but the globals of their class's module.
+    return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE)
 
 
 def of_frame(frame: FrameType | None) -> SrcLoc | None:
@@ -117,7 +137,7 @@ def of_instruction(code: CodeType, offset: int) -> SrcLoc | None:
 
 
 def call_for(
-    loc: SrcLoc | None, function: Callable[..., Result], arguments: dict[str, object]
+    loc: SrcLoc | Call | None, function: Callable[..., Result], arguments: dict[str, object]
 ) -> Result:
     """Calls a function that the user has called at `loc`, and that runs only now. What it does
     inside this package is the work of that line."""
@@ -148,7 +168,9 @@ def _outside(frame: FrameType | None, inside: Inside | None) -> SrcLoc | None:
             inside = inside or _inside(code.co_filename, frame.f_lineno, function)
             inside, library = _called(inside, code.co_filename, function), library or frame
         if code is call_for.__code__ and frame.f_locals["loc"] is not None:
-            return replace(frame.f_locals["loc"], inside=inside)
+            called: SrcLoc | Call = frame.f_locals["loc"]
+            place = called.loc if isinstance(called, Call) else called
+            return None if place is None else replace(place, inside=inside)
         frame = frame.f_back
     if frame is not None and frame.f_globals.get("__name__") == "threading":
         frame = None  # nobody called: a thread of this package, or one that does nothing else

@@ -156,6 +156,7 @@ def test_temporaries_of_tasks_that_depend_on_data(target: str) -> None:
 
     with pytest.raises(CompileError, match="depends on data") as caught:
         grow().compile(target=target).descriptors()
+    assert "TracePolicy.timestamps()" in (caught.value.fix or "")
     assert caught.value.loc is not None
     assert caught.value.loc.file == __file__
 

@@ -443,8 +443,20 @@ def test_errors_of_pages(target: str) -> None:
     assert "page -1 for token 8 of sequence 1 is outside the pool of paged tensor 'K'" in str(
         caught.value
     )
-    with pytest.raises(ExecutionError, match="'K' are outside its extent 12"):
+    assert caught.value.fix is not None
+    assert caught.value.fix.startswith("bind a larger pool")
+    with pytest.raises(ExecutionError) as caught:
         program.execute(n=13)
+    assert caught.value.message == (
+        "elements 0 to 12 of dimension 1 of tensor 'K' are outside its extent 12 "
+        "(3 columns of 4 tokens in its page table) in attend[]"
+    )
+    assert caught.value.why == "a sequence has no more tokens than fit the pages of its row"
+    assert caught.value.fix == "bind a page table with more columns, or lower the lengths"
+    with pytest.raises(ExecutionError) as caught:
+        program.execute(b=3, n=1)
+    assert "'K' are outside its extent 3 (rows of its page table)" in caught.value.message
+    assert caught.value.why == "a page table has a row for each sequence"
 
     @workload
     def torn(t: Any) -> None:
@@ -452,8 +464,9 @@ def test_errors_of_pages(target: str) -> None:
 
     program = torn(Scalar(2)).compile(target=target)
     program.execute()
-    with pytest.raises(ExecutionError, match="tokens 3 to 4, which lie on several pages"):
+    with pytest.raises(ExecutionError, match="tokens 3 to 4, which lie on several pages") as caught:
         program.execute(t=3)
+    assert (caught.value.fix or "").startswith("take the region as In[PagedTensor]")
     frozen = pool.copy()
     frozen.flags.writeable = False
     with pytest.raises(ExecutionError, match="read-only, but tasks write it"):

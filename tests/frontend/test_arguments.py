@@ -233,7 +233,8 @@ def test_arguments_that_do_not_fit(refused: Refused) -> None:
     def floats() -> None:
         simple(np.zeros(3))  #!
 
-    refused(floats, "argument rows must be a 1-D array of integers")
+    error = refused(floats, "argument rows must be a 1-D array of integers")
+    assert (error.fix or "").startswith("wrap it if kernels work on it, Tensor(data=...); ")
 
     def stranger() -> None:
         def w(batch: Any, toks: Any):

@@ -152,7 +152,9 @@ def _fit_of(lens: Any, *more: Any) -> None:
     ("lens", "more", "what"),
     [
         (Tensor(data=np.array([1, 2])), (), "kv.fit(...) of lengths that are a tensor"),
-        (3, (), "kv.fit(...) of lengths that are SymInt"),
+        (np.array([1.0, 2.0]), (), "kv.fit(...) of lengths that are f64"),
+        (np.array([[1, 2]]), (), "kv.fit(...) of lengths that are a tensor"),
+        (3, (), "kv.fit(...) of lengths that are an integer"),
         (np.array([1, 2]), (0,), "kv.fit(...) with least=0"),
         (np.array([1, 2]), (-3,), "kv.fit(...) with least=-3"),
         (np.array([1, 2]), (True,), "kv.fit(...) with least=True"),

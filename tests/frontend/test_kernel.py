@@ -368,7 +368,7 @@ def test_refuses_a_loop_variable_as_an_argument(refused: Refused) -> None:
 
         one(DenseDyn(1)).traced()
 
-    refused(case, "kernel add: b is SymInt", TypeCheckError)
+    refused(case, "kernel add: b is an integer", TypeCheckError)
 
 
 def test_refuses_other_indices(refused: Refused) -> None:

@@ -16,6 +16,7 @@ from pto_wsp import (
     InOut,
     Out,
     P,
+    PagedTensor,
     Tensor,
     TypeCheckError,
     Workload,
@@ -362,6 +363,31 @@ def test_refuses_tensors_without_a_name(refused: Refused) -> None:
         one().traced()
 
     refused(named_by_the_caller, "a tensor without a name")
+
+
+def test_refuses_paged_tensors_without_a_name(refused: Refused) -> None:
+    def case() -> None:
+        @workload
+        def one(pool: Any, table: Any):
+            touch(PagedTensor(pool, table)[0, 0:2])  #!
+
+        pool, table = np.zeros((2, 4, 3)), np.zeros((1, 2), np.int32)
+        one(Tensor(data=pool), Tensor(data=table)).traced()
+
+    error = refused(case, "a PagedTensor without a name")
+    assert "launch(..., k=PagedTensor(pool, table))" in (error.fix or "")
+
+
+def test_parts_of_arguments_are_not_named_by_the_caller() -> None:
+    @workload
+    def one(k: Any, v: Any):
+        touch(k[0, 0])
+        touch(v[0, 0])
+
+    table = Tensor(data=np.zeros((1, 2), np.int32), name="pages")
+    keys, values = (PagedTensor(np.zeros((2, 4, 3)), table) for _ in range(2))
+    assert keys.pool is not values.pool  # here they have that name
+    assert declared(one(keys, values)) == ["k_pool", "pages", "k", "v_pool", "v"]
 
 
 def test_refuses_two_tensors_of_one_name(refused: Refused) -> None:

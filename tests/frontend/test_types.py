@@ -86,14 +86,14 @@ CALLS: list[tuple[Callable[[Any], Any], type[CompileError], str]] = [
     (
         lambda i: put(X[i], i, i, True),
         TypeCheckError,
-        "[PTO205] kernel put: f is SymInt\n"
+        "[PTO205] kernel put: f is an integer\n"
         "  why: it is Scalar[f32]\n"
         "  fix: pass a Python number, or a Scalar(...) argument of the workload",
     ),
     (
         lambda i: put(X[i], i, 1.5, i),
         TypeCheckError,
-        "[PTO205] kernel put: b is SymInt\n"
+        "[PTO205] kernel put: b is an integer\n"
         "  why: it is Scalar[bool]\n"
         "  fix: pass a bool or a condition",
     ),

@@ -231,6 +231,26 @@ def test_extents_that_no_ready_workload_can_take(target: str, shape: Any) -> Non
     noted(caught.value, "workloads.paged_decode", "attention.py")
 
 
+@pytest.mark.parametrize("target", ["cpu_sim", "reference"])
+def test_the_call_that_started_a_run_is_named(target: str) -> None:
+    with decode().compile(target=target) as made:
+        made.execute_async(lens=np.array([20, 30]))
+        made.execute_async(lens=np.array([20, 200]))  # asynchronous
+        made.execute_async(lens=np.array([1, 2]))
+        with pytest.raises(ExecutionError) as caught:
+            made.synchronize()
+        assert caught.value.code.value == "PTO502"
+        marked(caught.value, "asynchronous")
+        noted(caught.value, "workloads.paged_decode", "attention.py")
+        assert (caught.value.note or "").startswith(f"called at {__file__}:")
+        made.execute(lens=np.array([1, 2]))
+    with program("reference") as made:
+        made.execute_async(lens=np.array([1, 2]))  # lengths
+        with pytest.raises(ExecutionError) as caught:
+            made.synchronize()
+        marked(caught.value, "lengths")
+
+
 def test_types_that_no_ready_workload_can_take() -> None:
     wrong = decode(q=Tensor(data=np.zeros((2, HEADS, DIM))))
     with pytest.raises(CompileError) as caught:
@@ -293,10 +313,13 @@ def test_tasks_of_ready_workloads_are_told_apart_by_its_lines(tmp_path: Path) ->
     model = random_model(shape, [3], layers=1, vocab=20, steps=2)
     made = model.workload().compile(target="reference")
     made.execute(**model.bindings())
-    with pytest.raises(ExecutionError, match="'rmsnorm' is called at 3 places") as caught:
-        made.run_task("rmsnorm", 0, 0, 0, path=tmp_path / "task.npz")
+    with pytest.raises(ExecutionError, match="'rmsnorm' is not called at line=1") as caught:
+        made.run_task("rmsnorm", 0, 0, 0, line=1, path=tmp_path / "task.npz")
     lines = [int(part.rpartition("=")[2]) for part in (caught.value.fix or "").split(", ")]
     assert len(set(lines)) == 3
+    with pytest.raises(ExecutionError, match="is a task of 2 calls") as caught:
+        made.run_task("rmsnorm", 0, 0, 0, path=tmp_path / "task.npz")
+    assert caught.value.fix == f"say which: line={lines[0]}, line={lines[1]}"
     with pytest.raises(ExecutionError, match="x is temporary") as caught:
         made.run_task("rmsnorm", 0, 0, line=lines[2], path=tmp_path / "task.npz")
     assert (caught.value.note or "").endswith(

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from pto_wsp import (
     workload,
 )
 from pto_wsp.backends import registry
+from pto_wsp.error_codes import Code
 
 
 @kernel
@@ -303,8 +305,12 @@ def test_stats_of_a_chain_on_the_native_core() -> None:
     assert stats.worker_tasks == (40,)
 
 
-def test_without_a_trace_there_are_no_events(target: str) -> None:
+def test_without_a_trace_there_are_no_events(target: str, tmp_path: Path) -> None:
     program = make_chain(target).execute()
+    with pytest.raises(ExecutionError, match="the last run kept no trace") as caught:
+        program.save_trace(tmp_path / "trace.json")
+    assert caught.value.code is Code.PROGRAM_STATE
+    assert not (tmp_path / "trace.json").exists()
     assert len(program.trace) == 0
     assert program.trace.dtype.names is not None
     assert "task_id" in program.trace.dtype.names

@@ -15,7 +15,9 @@ from pto_wsp import (
     ExecutionError,
     In,
     InOut,
+    Out,
     P,
+    PagedTensor,
     Program,
     Ragged,
     Tensor,
@@ -175,6 +177,7 @@ def test_what_cannot_be_bound(program: Program, name: str) -> None:
         assert raised.value.why == "it binds n, lens, X, Y"
         assert raised.value.fix is not None
         assert "cannot be rebound" in raised.value.fix
+        assert "did you mean" not in raised.value.fix
     else:
         assert raised.value.loc is not None
         assert raised.value.loc.file == __file__
@@ -237,6 +240,41 @@ def test_what_is_fixed_cannot_be_rebound(target: str) -> None:
             program.execute(**{name: 1})
         assert raised.value.message == f"this program has no name {name!r} to bind"
         assert raised.value.why == "it binds Y"
+
+
+def test_other_names_for_what_can_be_bound(program: Program) -> None:
+    for name in ("len", "length", "lenz"):
+        with pytest.raises(ExecutionError) as raised:
+            program.execute(**{name: [1, 1, 1]})
+        assert (raised.value.fix or "").startswith("did you mean 'lens'? ")
+
+
+def test_paged_tensors_are_bound_by_their_parts(target: str) -> None:
+    @kernel
+    def use(k: In[PagedTensor], y: Out[Tensor]):
+        y[...] = k[0]
+
+    @workload
+    def work(K: Any, Y: Any):
+        use(K[0, 0:2], Y)
+
+    K = PagedTensor(np.ones((2, 4)), np.array([[1, 0]], np.int32))
+    program = work(K, Tensor(data=np.zeros(()))).compile(target=target)
+    with pytest.raises(ExecutionError) as raised:
+        program.execute(K=np.ones((2, 4)))
+    assert raised.value.fix == "it is bound by its parts: K_pool=..., K_table=..."
+
+
+def test_copies_of_another_dtype(program: Program) -> None:
+    copy = "pass a converted copy, array.astype('int64')"
+    for name, fix in (("lens", copy), ("X", copy), ("Y", f"{copy}, and look there for results")):
+        with pytest.raises(ExecutionError) as raised:
+            program.execute(**{name: np.zeros(3)})
+        assert raised.value.fix == fix
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ExecutionError) as raised:
+        program.execute(X=torch.zeros(8))
+    assert raised.value.fix == "pass a converted copy, tensor.to(torch.int64)"
 
 
 def test_captured_tensors_are_bound_by_their_variable(target: str) -> None:

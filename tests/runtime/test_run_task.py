@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pto_wsp import (
     slot_set_u64,
     slot_u64,
     workload,
+    workloads,
 )
 from pto_wsp.backends import registry
 
@@ -217,15 +219,63 @@ def test_what_cannot_be_run_alone(target: str) -> None:
     program = work(DenseDyn(3)).compile(target=target)
     with pytest.raises(ExecutionError, match="x is temporary 'tmp', which holds nothing between"):
         program.run_task("shift", 1)
-    with pytest.raises(ExecutionError, match="is called at 2 places") as caught:
-        program.run_task("put", 1)
-    assert caught.value.fix is not None
-    first, second = (int(part.split("=")[1]) for part in caught.value.fix[11:].split(", "))
-    assert program.run_task("put", 1, line=first).arrays["y_after"].tolist() == [7, 7]
-    assert program.run_task("put", line=second).path == Path("put.npz")
     with pytest.raises(ExecutionError, match="no task of this program runs a kernel 'get'"):
         program.run_task("get")
     with pytest.raises(ExecutionError, match=r"shift stands in the loops \(rows\), not in 'cols'"):
         program.run_task("shift", cols=1)
     with pytest.raises(ExecutionError, match=r"shift stands in the loops \(rows\)"):
         program.run_task("shift")
+
+
+def choices(error: ExecutionError) -> list[dict[str, int]]:
+    """What the error says that can be typed."""
+    assert error.fix is not None
+    return [{key: int(n)} for key, n in re.findall(r"(line|site)=(\d+)", error.fix)]
+
+
+def test_one_of_several_calls(target: str) -> None:
+    Y = Tensor(data=np.zeros(4), name="Y")
+
+    @kernel
+    def put(y: Out[Tensor], s: Scalar[DType.F64]):
+        y[:] = s
+
+    @workload
+    def work(rows: Any) -> None:
+        for i in P(rows):
+            with P.when(i < 2):
+                put[i](Y[i : i + 1], 1.0)
+            put[i](Y[i : i + 1], 2.0)
+        for k in range(2):
+            put(Y[k : k + 1], 3.0 + k)
+
+    program = work(DenseDyn(3)).compile(target=target)
+    assert program.run_task("put", rows=2).arrays["y_after"].tolist() == [2.0]
+    with pytest.raises(ExecutionError, match=r"put\[1\] is a task of 2 calls") as caught:
+        program.run_task("put", 1)
+    found = [program.run_task("put", 1, **each).arrays["s"] for each in choices(caught.value)]
+    assert found == [1.0, 2.0]
+    # Two calls of one line: the number of the call tells them apart.
+    with pytest.raises(ExecutionError, match=r"put\[\] is a task of 2 calls") as caught:
+        program.run_task("put")
+    found = [program.run_task("put", **each).arrays["s"] for each in choices(caught.value)]
+    assert found == [3.0, 4.0]
+    with pytest.raises(ExecutionError, match="'put' is not called at line=1") as caught:
+        program.run_task("put", 1, line=1)
+    assert len(choices(caught.value)) == 4
+    with pytest.raises(ExecutionError, match="axis 'rows' has the indices 0 to 2, not 9"):
+        program.run_task("put", 9)
+
+
+def test_tasks_of_a_ready_workload_with_tiers(target: str) -> None:
+    table = np.array([[0, 1], [2, 3]], np.int32)
+    pool = PagedTensor(np.ones((4, 16, 2, 32), np.float32), table)
+    q, out = (Tensor(data=np.ones((2, 4, 32), np.float32)) for _ in range(2))
+    decode = workloads.paged_decode(4, 2, 32, 16)
+    work = decode(DenseDyn(2), [20, 30], Scalar(4), q, pool, pool, out)
+    program = work.compile(target=target)
+    (name,) = {program.plan.kernel_names[k] for k in program.descriptors()["kernel"]}
+    for kernel_name in ("flash_attention", name):
+        task = program.run_task(kernel_name, batch=1, kv=0)
+        assert (task.kernel, task.indices) == (name, (1, 0))
+        assert task.arrays["k_before"].shape[0] == 30

@@ -458,6 +458,8 @@ class BoundPlan {
   bool eval_binary(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_load(const Expr& e, const Env& env, i64* out, Error* error) const;
   bool eval_fold(const Expr& e, const Env& env, i64* out, Error* error) const;
+  // Which part of its page table is the extent of a paged tensor, for messages; else nothing.
+  std::string table_extent(const BoundAccess& a, u32 dim) const;
   bool out_of_bounds(const BoundAccess& a, u32 dim, const Region& r, i64 shape, Error* error) const;
   bool fits_tile(const BoundAccess& a, const Region& r, Error* error) const;
 

@@ -11,7 +11,7 @@ from pto_wsp import ir, srcloc
 from pto_wsp.dtypes import DType
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError, TypeCheckError
-from pto_wsp.frontend.scalar_expr import as_int
+from pto_wsp.frontend.scalar_expr import as_int, kind_of
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.frontend.tensor_kinds import PagedTensor, Token
 
@@ -193,7 +193,7 @@ def constant_decl(kernel: str, param: ConstexprParam, value: object) -> ir.Const
     if not fits or not isinstance(number, int | float):
         raise TypeCheckError(
             Code.KERNEL_ARGUMENT,
-            f"kernel {kernel}: {param.name} is {type(value).__name__}",
+            f"kernel {kernel}: {param.name} is {kind_of(value)}",
             loc=srcloc.here(),
             why=f"it is Constexpr[{param.type.__name__}]: a constant that specialises the kernel",
             fix="pass a Python number; values that differ from task to task are Scalar parameters",

@@ -18,7 +18,7 @@ from pto_wsp.frontend.axes import Dense, DenseDyn, Ragged, Sparse, Tiled, contro
 from pto_wsp.frontend.axis_params import ArrayParam, AxisParam
 from pto_wsp.frontend.context import Scope
 from pto_wsp.frontend.declarations import Default
-from pto_wsp.frontend.scalar_expr import SymBool, SymFloat, SymInt, atom
+from pto_wsp.frontend.scalar_expr import SymBool, SymFloat, SymInt, atom, kind_of
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.srcloc import SrcLoc
 
@@ -128,7 +128,7 @@ def _argument(call: _Call, name: str, value: object) -> Argument:
         case _:
             raise CompileError(
                 Code.WORKLOAD_ARGUMENT,
-                f"argument {name} is {type(value).__name__}",
+                f"argument {name} is {kind_of(value)}",
                 loc=call.loc,
                 why="a workload takes axes, integer arrays, Tensors, Scalars and plain numbers",
                 fix="wrap data in Tensor(data=...), sizes in DenseDyn(n), numbers in Scalar(x)",

@@ -238,11 +238,11 @@ def control_array(value: object, what: str, rank: int | None = 1) -> IntArray:
     if isinstance(value, list | tuple) and rank != 2:
         items = [as_int(item) for item in cast("list[object]", value)]
         if None in items:
-            raise _not_integers(what, "it holds something that is not an integer")
+            raise _not_integers(what, "it holds something that is not an integer", rank)
         try:
             return np.array(items, dtype=np.int64)
         except OverflowError:
-            raise _not_integers(what, "a number does not fit 64 bits") from None
+            raise _not_integers(what, "a number does not fit 64 bits", rank) from None
     if isinstance(value, list | tuple):
         value = np.array(value, dtype=np.int64)
     array = share(value, what)
@@ -276,10 +276,13 @@ def _has_dtype(array: npt.NDArray[Any]) -> bool:
 
 def _not_integers(what: str, why: str, rank: int | None = 1) -> CompileError:
     shape = "2-D" if rank == 2 else "1-D"
+    fix = f"pass a list of ints or a {shape} NumPy array of an integer dtype"
+    if rank is None:  # an argument, which could be meant for kernels
+        fix = f"wrap it if kernels work on it, Tensor(data=...); for control {fix}"
     return CompileError(
         Code.AXIS_PARTS,
         f"{what} must be a {shape} array of integers",
         loc=srcloc.here(),
         why=why,
-        fix=f"pass a list of ints or a {shape} NumPy array of an integer dtype",
+        fix=fix,
     )

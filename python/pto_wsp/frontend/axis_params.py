@@ -39,6 +39,7 @@ class ArrayParam:
     """An array parameter inside a workload: `lens[i]` and `table[i, j]` are symbolic integers."""
 
     __slots__ = ("name", "rank")
+    known_as = "an array of integers"
 
     def __init__(self, name: str, rank: int = 1) -> None:
         self.name = name
@@ -76,6 +77,7 @@ class AxisParam:
     `routing.pos` is the place in the row of P.sel."""
 
     __slots__ = ("axis", "key", "name", "names")
+    known_as = "an axis"
 
     def __init__(
         self,

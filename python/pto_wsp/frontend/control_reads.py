@@ -8,7 +8,15 @@ from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import CompileError
 from pto_wsp.frontend.context import Scope
-from pto_wsp.frontend.scalar_expr import SymInt, as_int, as_symint, atom, is_integer, poly_expr
+from pto_wsp.frontend.scalar_expr import (
+    SymInt,
+    as_int,
+    as_symint,
+    atom,
+    is_integer,
+    kind_of,
+    poly_expr,
+)
 from pto_wsp.frontend.trace import current
 
 
@@ -45,7 +53,7 @@ def place(array: str, index: object) -> SymInt:
     if not is_integer(index):
         raise CompileError(
             Code.ARRAY_INDEX,
-            f"{array} is indexed with {type(index).__name__}",
+            f"{array} is indexed with {kind_of(index)}",
             loc=srcloc.here(),
             why="control reads one element at a time",
             fix=f"write {array}[i] with a loop variable, an integer or an expression of them; what "

@@ -20,6 +20,7 @@ from pto_wsp.frontend.annotations import (
     TensorParam,
     constant_decl,
 )
+from pto_wsp.frontend.axis_params import ArrayParam
 from pto_wsp.frontend.blocks import Pending
 from pto_wsp.frontend.handles import Handle, waits
 from pto_wsp.frontend.kernel_body import BodyMethods, body_form, tile_body
@@ -38,6 +39,7 @@ from pto_wsp.frontend.scalar_expr import (
     check_scopes,
     constant,
     is_integer,
+    kind_of,
     lower,
     lower_bool,
 )
@@ -200,10 +202,9 @@ class Kernel(BodyMethods):
             expr = lower(as_symint(value))
             self._check_range(param, expr)
             return expr
-        kind = type(value).__name__
         raise _type_error(
             Code.KERNEL_ARGUMENT,
-            f"kernel {self.name}: {param.name} is {kind}",
+            f"kernel {self.name}: {param.name} is {kind_of(value)}",
             f"it is Scalar[{param.dtype.text}]",
             f"pass {_SCALARS[wanted]}",
         )
@@ -274,10 +275,11 @@ class Kernel(BodyMethods):
             fix = f"annotate the parameter as a number: {param}: Scalar[DType.F32]"
         if isinstance(value, np.ndarray):
             fix = "make it a tensor outside the workload: X = Tensor(data=array)"
-        kind = type(cast(object, value)).__name__
+        if isinstance(value, ArrayParam):
+            fix = f"pass Tensor(data={value.name}) to the workload: control reads plain arrays"
         raise TypeCheckError(
             Code.KERNEL_ARGUMENT,
-            f"kernel {self.name}: {param} is {kind}",
+            f"kernel {self.name}: {param} is {kind_of(cast(object, value))}",
             loc=srcloc.here(),
             why="a kernel parameter is a tensor or a region of one",
             fix=fix,

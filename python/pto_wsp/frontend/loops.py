@@ -25,6 +25,7 @@ from pto_wsp.frontend.scalar_expr import (
     as_int,
     as_symbool,
     as_symint,
+    kind_of,
     lower,
     lower_bool,
 )
@@ -261,7 +262,7 @@ P = LoopForms()
 def _number(value: object, loc: SrcLoc | None) -> ir.Const:
     number = None if isinstance(value, bool) else as_int(value)
     if number is None or not 0 <= number < 2**63:
-        shown = value if number is not None else type(value).__name__
+        shown = value if number is not None else kind_of(value)
         raise CompileError(
             Code.EXTENT,
             f"P(...) over {shown}",

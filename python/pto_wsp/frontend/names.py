@@ -65,12 +65,15 @@ def _stored_names(instruction: dis.Instruction) -> list[str]:
 
 def variable_of(value: object, outermost: CodeType) -> str | None:
     """The free variable, global or attribute that refers to `value` in the functions being run,
-    from the innermost of the user's frames out to the traced function."""
+    from the innermost of the user's frames out to the traced function. None while it does not run:
+    how its caller calls things is no name in it."""
+    frames: list[FrameType] = []
     frame = srcloc.user_frame()
     while frame is not None:
-        found = _variable_in_frame(value, frame)
-        if found is not None or frame.f_code is outermost:
-            return found
+        frames.append(frame)
+        if frame.f_code is outermost:
+            named = (_variable_in_frame(value, each) for each in frames)
+            return next((name for name in named if name is not None), None)
         frame = frame.f_back
     return None
 

@@ -33,6 +33,7 @@ _MOVE = {
     "condition": "move the use under the same P.when, or read the element again",
     "reduction": "use it only in the function that is reduced or searched",
 }
+_INTEGERS = "use Python integers, loop variables, array elements or tensor shapes"
 T = TypeVar("T")
 
 
@@ -65,6 +66,7 @@ class SymInt:
     """
 
     __slots__ = ("polynomial", "scopes")
+    known_as = "an integer"
     __hash__ = None  # pyright: ignore[reportAssignmentType]
     __array_ufunc__ = None  # NumPy integers leave `np.int64(2) * i` to us
 
@@ -120,6 +122,16 @@ class SymInt:
 
     def __pos__(self) -> SymInt:
         return self
+
+    def __getitem__(self, index: object) -> NoReturn:
+        names = [scope.name for scope in self.scopes]
+        raise CompileError(
+            Code.UNTRACEABLE,
+            f"{ir.expr_text(poly_expr(self), names)} is a number and is indexed",
+            loc=srcloc.here(),
+            why="only tensors and arrays have elements",
+            fix="pass an array or a Tensor for it",
+        )
 
     # What the variable of a tiled loop has (tile_vars.TileVar), so that others can say why not.
 
@@ -192,7 +204,8 @@ for _method, _spelling in CONVERSIONS.items():
     code=Code.SYMBOL_TESTED,
     message="a symbolic condition cannot be tested ({op})",
     why=_TRACED_ONCE,
-    fix="write `with P.when(condition):`; join conditions with &, | and ~, in brackets",
+    fix="write `with P.when(condition):`, maximum(a, b) for max and minimum(a, b) for min; join "
+    "conditions with &, | and ~, in brackets",
 )
 @refuse(
     ARITHMETIC,
@@ -210,6 +223,7 @@ class SymBool:
     both sides are evaluated."""
 
     __slots__ = ("expr", "scopes")
+    known_as = "a condition"
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, expr: ir.Expr, scopes: frozenset[Scope]) -> None:
@@ -248,6 +262,7 @@ class SymFloat:
     """A floating-point number that is bound at execute."""
 
     __slots__ = ("expr", "scopes")
+    known_as = "a floating-point number"
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, expr: ir.Expr, scopes: frozenset[Scope]) -> None:
@@ -289,7 +304,7 @@ def as_symbool(value: object) -> SymBool:
         return SymBool(ir.Binary(ir.BinaryOp.EQ, ir.Const(number), ir.Const(1)), frozenset())
     raise CompileError(
         Code.UNTRACEABLE,
-        f"{type(value).__name__} where a condition is wanted",
+        f"{kind_of(value)} where a condition is wanted",
         loc=srcloc.here(),
         why="a condition compares symbolic integers",
         fix="write a comparison: n > 0",
@@ -347,14 +362,23 @@ def as_symint(value: object) -> SymInt:
         return value.as_scalar()
     number = as_int(value)
     if number is None:
+        what, fix = kind_of(value), _INTEGERS
+        if isinstance(value, SymFloat):
+            name = ir.expr_text(value.expr)
+            what, fix = f"{name}, {what},", f"give {name} an integer: {name}=8"
         raise CompileError(
             Code.UNTRACEABLE,
-            f"{type(value).__name__} in a scalar expression",
+            f"{what} in a scalar expression",
             loc=srcloc.here(),
             why="indices and extents are made of integers",
-            fix="use Python integers, loop variables, array elements or tensor shapes",
+            fix=fix,
         )
     return constant(number)
+
+
+def kind_of(value: object) -> str:
+    """The type of a value in the words of users: the classes of traced values are not theirs."""
+    return getattr(type(value), "known_as", type(value).__name__)
 
 
 def as_int(value: object) -> int | None:

@@ -13,7 +13,15 @@ from pto_wsp.errors import CompileError
 from pto_wsp.frontend.axis_params import ArrayParam, AxisParam, LoopAxis
 from pto_wsp.frontend.reductions import reduce_max, reduce_sum, search
 from pto_wsp.frontend.refusal import COMPUTING, EQUALITY, refuse
-from pto_wsp.frontend.scalar_expr import BoolLike, IntLike, SymInt, as_int, as_symint, maximum
+from pto_wsp.frontend.scalar_expr import (
+    BoolLike,
+    IntLike,
+    SymInt,
+    as_int,
+    as_symint,
+    kind_of,
+    maximum,
+)
 from pto_wsp.frontend.tensor import Tensor
 from pto_wsp.frontend.tile_vars import tile_count
 from pto_wsp.frontend.trace import current
@@ -201,15 +209,22 @@ class SpaceAxis(LoopAxis):
 def _lengths_error(what: str, lengths: Any) -> CompileError:
     if not isinstance(lengths, Tensor):
         return _error(
-            f"{what} of lengths that are {type(lengths).__name__}",
+            f"{what} of lengths that are {kind_of(lengths)}",
             "the size is searched for with the lengths of all rows",
             "pass an input of the generator that is an array of integers",
+        )
+    if lengths.dtype.numpy.kind not in "iu":
+        return _error(
+            f"{what} of lengths that are {lengths.dtype.text}",
+            "lengths are integers",
+            "pass a list of integers, or an array of them: lengths.astype(np.int64)",
         )
     return _error(
         f"{what} of lengths that are a tensor",
         "the size is known before the first task, when tensors are not yet written, and control "
         "reads single elements of them",
-        "pass the lengths as an array or a list of integers, without Tensor(...)",
+        "pass the lengths as a list of integers, or as an array of them with one dimension and "
+        "without Tensor(...)",
     )
 
 

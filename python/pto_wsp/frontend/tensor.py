@@ -40,6 +40,7 @@ from pto_wsp.frontend.scalar_expr import (
     atom,
     constant,
     is_integer,
+    kind_of,
     lower,
 )
 from pto_wsp.ir import Location, TensorLayout
@@ -72,6 +73,7 @@ class Region:
     """A part of a tensor, to be passed to a kernel; `tensor` is the name of the tensor `of`."""
 
     __slots__ = ("dims", "of", "tensor")
+    known_as = "a region of a tensor"
 
     def __init__(self, tensor: str, of: Tensor, dims: tuple[DimRange, ...]) -> None:
         self.tensor = tensor
@@ -481,7 +483,7 @@ def _dim(part: object, size: int | SymInt) -> DimRange:
     if isinstance(part, slice):
         return _slice(cast("slice[object, object, object]", part), extent)
     if not is_integer(part):
-        kind = "None" if part is None else type(part).__name__
+        kind = "None" if part is None else kind_of(part)
         raise TypeCheckError(
             Code.INDEX,
             f"a tensor is indexed with {kind}",

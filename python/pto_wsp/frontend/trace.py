@@ -66,14 +66,7 @@ class Tracer:
         if isinstance(tensor, Token) and name is None:
             name = self.new_name("token")
         if name is None:
-            raise CompileError(
-                Code.TENSOR_UNNAMED,
-                "a tensor without a name",
-                loc=srcloc.here(),
-                why="execute binds tensors by name, and the workload uses this one through "
-                "neither a variable outside of it nor an attribute",
-                fix='give it one: Tensor(data=array, name="X")',
-            )
+            raise _unnamed(tensor)
         if isinstance(tensor, PagedTensor):
             self._parts[name] = (
                 self._part(tensor.pool, f"{name}_pool"),
@@ -418,6 +411,22 @@ def _check_read_alone(region: ir.Region, loc: SrcLoc | None) -> None:
             fix=f"pass an array of integers for {region.tensor}, without Tensor(...), or reduce it "
             "in a kernel and read the result",
         )
+
+
+def _unnamed(tensor: Tensor) -> CompileError:
+    what, fix = "tensor", 'give it one: Tensor(data=array, name="X")'
+    if isinstance(tensor, PagedTensor):
+        what = "PagedTensor"
+        fix = "make it outside and pass it, as launch(..., k=PagedTensor(pool, table)) does; or "
+        fix += 'give it a name: PagedTensor(pool, table, name="k")'
+    return CompileError(
+        Code.TENSOR_UNNAMED,
+        f"a {what} without a name",
+        loc=srcloc.here(),
+        why="execute binds tensors by name, and the workload uses this one through neither a "
+        "variable outside of it nor an attribute",
+        fix=fix,
+    )
 
 
 def _check_alive(tensor: object, name: str) -> None:

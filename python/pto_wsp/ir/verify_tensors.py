@@ -132,7 +132,7 @@ def view_fits_the_tensor(where: str, param: ParamDecl, region: Region, scope: Sc
         message = f"{where}: '{tensor.name}' is a {tensor.kind.value}"
         yield _misfit(message, why, fix)
     if param.view is ViewKind.PAGED and not is_paged:
-        fix = f"annotate {param.name} as In[Tensor]"
+        fix = f"pass PagedTensor({tensor.name}, table), or annotate {param.name} as In[Tensor]"
         message = f"{where} is paged, '{tensor.name}' is a {tensor.kind.value}"
         yield _misfit(message, "only paged tensors have pages", fix)
     if not is_paged or len(region.dims) != tensor.rank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -116,7 +117,11 @@ class Binder:
         if found:
             shown = " or ".join(map(repr, sorted(found)))
             return f"stages have it as {shown}: execute(**{{{min(found)!r}: ...}})"
-        return "names fixed at compile time (Dense[...], Python ints) cannot be rebound"
+        if parts := [known for known in self._names if known.startswith(f"{name}_")]:
+            return f"it is bound by its parts: {', '.join(f'{part}=...' for part in parts)}"
+        close = difflib.get_close_matches(name, self._names, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        return f"{meant}names fixed at compile time (Dense[...], Python ints) cannot be rebound"
 
     def has(self, name: str) -> bool:
         """Whether execute binds this name."""
@@ -178,7 +183,7 @@ class Binder:
             raise self._mismatch(
                 index,
                 f"dtype {dtype}, not {array.dtype}",
-                f"pass a converted copy, array.astype({dtype.name!r}), and look there for results",
+                _converted(value, dtype, is_written=bool(symbol.flags & _WRITTEN)),
                 why="its bytes are in the other order" if swapped else _COMPILED,
             )
         if array.ndim != symbol.rank:
@@ -213,6 +218,7 @@ class Binder:
         return self._plan.loc(Section.SYMBOL, index)
 
 
+_WRITTEN = 1  # Symbol.flags
 _FLOATS = frozenset(int(d) for d in (DType.F64, DType.F32, DType.F16, DType.BF16))
 
 
@@ -221,6 +227,13 @@ def _number(dtype: DType, bits: int) -> int | float:
     if dtype in _FLOATS:
         return float(np.frombuffer(bits.to_bytes(8, "little"), np.float64)[0])
     return bits - (bits >> 63 << 64)
+
+
+def _converted(value: object, dtype: np.dtype[Any], *, is_written: bool) -> str:
+    """What to do about an array of another dtype than `dtype`."""
+    is_torch = type(value).__module__.partition(".")[0] == "torch"
+    copy = f"tensor.to(torch.{dtype.name})" if is_torch else f"array.astype({dtype.name!r})"
+    return f"pass a converted copy, {copy}" + (", and look there for results" * is_written)
 
 
 def show(value: Value) -> str:

@@ -75,6 +75,7 @@ class SingleRunner(Protocol):
         named: Mapping[str, int],
         *,
         line: int | None,
+        site: int | None,
         path: Path | None,
     ) -> TaskDump: ...
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from pto_wsp.runtime.engine import Run
+from pto_wsp.srcloc import Call
 
 
 class PendingRuns:
@@ -13,12 +15,13 @@ class PendingRuns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: list[Run] = []
+        # And who started them. The first of many is found and taken out at once.
+        self._runs: OrderedDict[Run, Call | None] = OrderedDict()
         self._enqueued: Run | None = None
 
-    def add(self, run: Run) -> None:
+    def add(self, run: Run, call: Call | None) -> None:
         with self._lock:
-            self._runs.append(run)
+            self._runs[run] = call
 
     def enqueue(self, run: Run) -> None:
         """One that stands for all that were enqueued before it."""
@@ -29,19 +32,20 @@ class PendingRuns:
         """What is enqueued is waited for like any other."""
         with self._lock:
             if self._enqueued is not None:
-                self._runs.append(self._enqueued)
+                self._runs[self._enqueued] = None  # it stands for many calls
                 self._enqueued = None
 
-    def first(self) -> Run | None:
+    def first(self) -> tuple[Run, Call | None] | None:
+        """The run to wait for next, and who started it."""
         with self._lock:
-            return self._runs[0] if self._runs else None
+            return next(iter(self._runs.items()), None)
 
     def take(self, run: Run) -> bool:
         """Takes it out, if nobody has done so."""
         with self._lock:
             known = run in self._runs
             if known:
-                self._runs.remove(run)
+                del self._runs[run]
             return known
 
     def __iter__(self) -> Iterator[Run]:

@@ -61,6 +61,7 @@ class Loader(Protocol):
 
 
 _PLAIN = Control()
+_TRACED = "under .task_graph(trace=TracePolicy.timestamps())"
 _POLL_S = 0.001
 _loader: list[Loader] = []
 _alive: weakref.WeakSet[Program] = weakref.WeakSet()
@@ -226,8 +227,9 @@ class Program:
         )
 
     def execute_async(self, **bindings: object) -> Program:
-        """Starts a run and returns; `synchronize()` waits for it and raises its error."""
-        self._pending.add(self._start(bindings, asynchronous=True))
+        """Starts a run and returns; `synchronize()` waits for it and raises its error, which points
+        at this call."""
+        self._pending.add(self._start(bindings, asynchronous=True), srcloc.calling())
         return self
 
     def enqueue(self, **bindings: object) -> Program:
@@ -256,10 +258,11 @@ class Program:
         deadline = None if timeout is None else time.monotonic() + timeout
         first_error: BaseException | None = None
         self._pending.settle()
-        while (run := self._pending.first()) is not None:
+        while (pending := self._pending.first()) is not None:
+            run, call = pending
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                if not run.wait(left):
+                if not srcloc.call_for(call, run.wait, {"timeout": left}):
                     raise SynchronizeTimeout(
                         Code.RUN_NOT_ENDED,
                         f"{len(self._pending)} run(s) not done after {timeout} s",
@@ -357,7 +360,8 @@ class Program:
 
     @property
     def trace(self) -> npt.NDArray[Any]:
-        """One row per task of the last run, if its schedule has a `TracePolicy`."""
+        """One row per task of the last run, if its schedule has a `TracePolicy`; else it is
+        empty, as `edges` is."""
         return self._ended().trace()
 
     @property
@@ -403,7 +407,7 @@ class Program:
         """
         self._check_usable()
         if Feature.DATA_DEPENDENT in self.plan.features:
-            raise tasks_depend_on_data()
+            raise tasks_depend_on_data(f"trace a run, {_TRACED}: trace has a row for each task")
         layout = layout_of(self.plan)
         return layout.rows(self._engine.descriptors(self._binder.bind(bindings), layout))
 
@@ -412,6 +416,7 @@ class Program:
         kernel: str,
         *indices: int,
         line: int | None = None,
+        site: int | None = None,
         path: str | PathLike[str] | None = None,
         **axes: int,
     ) -> TaskDump:
@@ -419,15 +424,16 @@ class Program:
         made of it to `path`, by default cell-3-1.npz for run_task("cell", rows=3, cols=1).
 
         Loops are named as in keys of the schedule, or their indices given in order, outermost
-        first. `line` tells apart several calls of one kernel. Tensors hold what they hold now,
-        under the current bindings; nothing of the program changes.
+        first. Of several calls of one kernel it is the one that has such a task; if many have,
+        `line` tells them apart, or `site`, the number of the call in `trace`. Tensors hold what
+        they hold now, under the current bindings; nothing of the program changes.
         """
         self._check_usable()
         assert self._single is not None, "the driver gives every program one"
         bound = self._binder.bind({})
         where = None if path is None else Path(path)
         try:
-            return self._single(bound, kernel, indices, axes, line=line, path=where)
+            return self._single(bound, kernel, indices, axes, line=line, site=site, path=where)
         except ExecutionError as error:
             if error.code is Code.RUN_TASK:
                 of_call(error)
@@ -458,7 +464,15 @@ class Program:
 
     def save_trace(self, path: str | PathLike[str], *, arrows: bool = True) -> None:
         """Writes the last run's trace for Perfetto (ui.perfetto.dev) or chrome://tracing, with or
-        without an arrow for each of `edges`."""
+        without an arrow for each of `edges`. Without a `TracePolicy` there is none: an error."""
+        if not self.plan.is_traced:
+            raise ExecutionError(
+                Code.PROGRAM_STATE,
+                "the last run kept no trace",
+                loc=srcloc.here(),
+                why="its schedule has no TracePolicy, so trace and edges are empty",
+                fix=f"compile it {_TRACED} or with compile(enable_profiling=True)",
+            )
         to_perfetto(self._ended().recorded(), Path(path), name=self.target, arrows=arrows)
 
     def trace_to(self, path: Path) -> None:

@@ -41,8 +41,8 @@ _ADVICE = {
         "extent is made of"),
     Code.PAGED_PARTS: ("the program was compiled for pages of one size",
         "bind a pool of [pages, tokens a page, ...], or leave page= out of PagedTensor(...)"),
-    Code.PAGES: ("tokens are found through the page table, and a view lies on one page",
-        "put the page into the table, or take the region as In[PagedTensor]"),
+    Code.PAGES: ("a view lies on one page",
+        "take the region as In[PagedTensor], or a part of it that lies on one page"),
     Code.TEMPORARY_SIZE: ("buffers are made before the run, as large as they may have to be",
         "give it a limit: Tensor.temp((minimum(n, 4096),), ...)"),
     Code.LOOP_LIMIT: ("that many iterations are taken for a loop that does not end",
@@ -63,6 +63,19 @@ _ADVICE = {
         "let every replica send as many messages as it receives"),
     Code.MACHINE_RESOURCES: ("the system says so",
         "use fewer workers, compile(num_threads=2), or a smaller window or trace"),
+}  # fmt: skip
+
+# By code, and by what the message says: more to the point than the advice for the code.
+_PARTICULAR = {
+    (Code.OUT_OF_BOUNDS, "rows of its page table"):
+        ("a page table has a row for each sequence",
+        "bind a page table with more rows, or lower the number of sequences"),
+    (Code.OUT_OF_BOUNDS, "tokens in its page table"):
+        ("a sequence has no more tokens than fit the pages of its row",
+        "bind a page table with more columns, or lower the lengths"),
+    (Code.PAGES, "outside the pool"):
+        ("page numbers are taken from the table, and the pool has its pages from 0 on",
+        "bind a larger pool, or a table with the numbers of pages that it has"),
 }  # fmt: skip
 
 # What a run was given, or was not: the mistake is in the call that gives it.
@@ -100,7 +113,7 @@ def run_error(
     fix: str | None = None,
 ) -> ExecutionError:
     """A run that cannot start or cannot go on."""
-    usual, advice = _ADVICE.get(code, (None, None))
+    usual, advice = _advice(code, message)
     kind = _KINDS.get(code, ExecutionError)
     return of_call(kind(code, message, loc=loc, why=why or usual, fix=fix or advice))
 
@@ -113,6 +126,13 @@ def was_closed() -> ExecutionError:
         why="close() has given its threads back",
         fix="compile the workload again",
     )
+
+
+def _advice(code: Code, message: str) -> tuple[str | None, str | None]:
+    for (particular, phrase), found in _PARTICULAR.items():
+        if particular is code and phrase in message:
+            return found
+    return _ADVICE.get(code, (None, None))
 
 
 def of_call(error: ExecutionError) -> ExecutionError:
@@ -133,12 +153,14 @@ def of_call(error: ExecutionError) -> ExecutionError:
     return error
 
 
-def tasks_depend_on_data() -> CompileError:
-    """A question that only a run can answer."""
+def tasks_depend_on_data(
+    fix: str = "call execute(hash=True), then task_hash() and stats",
+) -> CompileError:
+    """A question that only a run can answer, and how it does."""
     return CompileError(
         Code.TASKS_DEPEND_ON_DATA,
         "which tasks there are depends on data that tasks compute",
         loc=srcloc.here(),
         why="they are known only while the program runs",
-        fix="call execute(hash=True), then task_hash() and stats",
+        fix=fix,
     )

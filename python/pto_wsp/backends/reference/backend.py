@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pto_wsp import srcloc
 from pto_wsp.backends.base import Generated
 from pto_wsp.backends.reference.bound import BoundPlan
 from pto_wsp.backends.reference.call import kernel_error, make_caller
@@ -153,12 +154,14 @@ class ReferenceRun:
 
     def start_thread(self) -> None:
         # Not a daemon: a kernel is never torn off in the middle of a write.
-        self._thread = threading.Thread(target=self._run_in_thread, name="pto_wsp-reference")
+        self._thread = threading.Thread(
+            target=self._run_in_thread, args=(srcloc.calling(),), name="pto_wsp-reference"
+        )
         self._thread.start()
 
-    def _run_in_thread(self) -> None:
+    def _run_in_thread(self, call: srcloc.Call | None) -> None:
         try:
-            self.run()
+            srcloc.call_for(call, self.run, {})
         except BaseException as error:  # raised again by wait(), in the caller's thread
             self._error = error
 

@@ -40,7 +40,6 @@ from pto_wsp.plan import (
     Tensor,
 )
 from pto_wsp.runtime.engine import TaskDump
-from pto_wsp.srcloc import SrcLoc
 
 _LOOPS = (Op.PARALLEL_FOR, Op.FOR_EACH, Op.SELECT, Op.LOOP_WHILE)
 _CONTROL = (Op.SLOT_SET, Op.SLOT_LOAD, Op.LET)
@@ -73,28 +72,81 @@ def run_task(
     return TaskDump(name, indices, loc, where, arrays)
 
 
-def find_site(plan: Plan, kernel: str, line: int | None) -> int:
-    """The call of a kernel, by the name that the user gave it; ExecutionError if it is not one."""
+def choose_task(
+    bound: BoundPlan,
+    kernel: str,
+    given: tuple[int, ...],
+    named: Mapping[str, int],
+    *,
+    line: int | None,
+    site: int | None,
+) -> tuple[int, tuple[int, ...]]:
+    """A call of a kernel, by the name that the user gave it, and the indices of its loops. Of
+    several calls, the one that has a task there."""
+    plan = bound.plan
+    calls = _calls(plan, kernel)
+    chosen = [i for i in calls if line in (None, _line(plan, i)) and site in (None, i)]
+    if not chosen:
+        asked = {"line": line, "site": site}
+        where = ", ".join(f"{key}={value}" for key, value in asked.items() if value is not None)
+        raise _ambiguous(plan, calls, f"kernel {kernel!r} is not called at {where}")
+    if len(chosen) == 1:
+        return chosen[0], loop_indices(plan, chosen[0], given, named)
+    found: list[tuple[int, tuple[int, ...]]] = []
+    refused: list[ExecutionError] = []
+    for call in chosen:
+        try:
+            indices = loop_indices(plan, call, given, named)
+            _check_there(bound, call, indices)
+            found.append((call, indices))
+        except ExecutionError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    if len(found) == 1:
+        return found[0]
+    there = [call for call, _ in found]
+    task = call_text(kernel, found[0][1])
+    raise _ambiguous(plan, there, f"{task} is a task of {len(found)} calls")
+
+
+def _calls(plan: Plan, kernel: str) -> list[int]:
     names, sites = plan.kernel_names, plan.records(Site)
     calls = [i for i, s in enumerate(sites) if kernel in (_plain(names, s), _full(names, s))]
-    lines = [_line(plan.loc(Section.SITE, i)) for i in calls]
-    if not calls:
-        known = ", ".join(sorted({_plain(names, s) for s in sites} - {""}))
-        what = f"no task of this program runs a kernel {kernel!r}"
-        raise ExecutionError(Code.RUN_TASK, what, fix=f"use one of: {known}")
-    chosen = [i for i, at in zip(calls, lines, strict=True) if line in (None, at)]
-    if len(chosen) == 1:
-        return chosen[0]
-    raise ExecutionError(
-        Code.RUN_TASK,
-        f"kernel {kernel!r} is called at {len(calls)} places",
-        fix=f"say which: {', '.join(f'line={at}' for at in lines)}",
-    )
+    if calls:
+        return calls
+    known = ", ".join(sorted({_plain(names, s) for s in sites} - {""}))
+    what = f"no task of this program runs a kernel {kernel!r}"
+    raise ExecutionError(Code.RUN_TASK, what, fix=f"use one of: {known}")
 
 
-def _line(loc: SrcLoc | None) -> int:
+def _ambiguous(plan: Plan, calls: list[int], what: str) -> ExecutionError:
+    """Lines, where they tell the calls apart; a loop of Python calls many times in one."""
+    lines = [_line(plan, call) for call in calls]
+    if len(set(lines)) == len(calls):
+        choices = [f"line={line}" for line in lines]
+    else:
+        choices = [
+            f"site={call} ({plan.site_name(call)}, line {line})"
+            for call, line in zip(calls, lines, strict=True)
+        ]
+    return ExecutionError(Code.RUN_TASK, what, fix=f"say which: {', '.join(choices)}")
+
+
+def _check_there(bound: BoundPlan, site: int, indices: tuple[int, ...]) -> None:
+    """ExecutionError if a site has no task at those indices. One whose regions are wrong is there:
+    running it says what is wrong."""
+    try:
+        find_task(bound, site, indices)
+    except ExecutionError as error:
+        if error.code is Code.RUN_TASK:
+            raise
+
+
+def _line(plan: Plan, site: int) -> int:
     """The line of a call; inside of a ready workload, where one of the user's stands for many, that
     of the workload."""
+    loc = plan.loc(Section.SITE, site)
     if loc is None:
         return 0
     return loc.line if loc.inside is None else loc.inside.line

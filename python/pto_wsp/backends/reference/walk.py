@@ -497,11 +497,21 @@ class Walk:
         shape = self._bound.tensors[tensor].shape
         problem = _problem(found, shape[d])
         if problem is not None:
-            name = self._plan.string(self._tensors[tensor].name)
-            where = f"dimension {d} of tensor {name!r}"
-            why = f"the shape of {name!r} is {shape}"
-            raise ExprFault(Code.OUT_OF_BOUNDS, problem.format(where), why=why)
+            name, table = self._plan.string(self._tensors[tensor].name), self._table(tensor, d)
+            what = problem.format(f"dimension {d} of tensor {name!r}", table)
+            why = None if table else f"the shape of {name!r} is {shape}"
+            raise ExprFault(Code.OUT_OF_BOUNDS, what, why=why)
         return found
+
+    def _table(self, tensor: int, d: int) -> str:
+        """Which part of its page table is the extent of a paged tensor, if one is."""
+        record = self._tensors[tensor]
+        if record.pool == NONE or d > 1:
+            return ""
+        if d == 0:
+            return " (rows of its page table)"
+        columns, page = self._bound.table(record).shape[1], self._bound.pool(record).shape[1]
+        return f" ({columns} columns of {page} tokens in its page table)"
 
     def _axis_error(
         self, code: Code, axis: int, indices: tuple[int, ...], message: str
@@ -511,15 +521,16 @@ class Walk:
 
 
 def _problem(dim: DimRange, length: int) -> str | None:
-    """What is wrong with a range in a dimension of that length; {} stands for the place."""
+    """What is wrong with a range in a dimension of that length; {0} stands for the place, {1} for
+    more of the extent."""
     if dim.step < 1:
-        return f"a region of step {dim.step} in {{}}"
+        return f"a region of step {dim.step} in {{0}}"
     if dim.extent < 0:
-        return f"a region of negative extent {dim.extent} in {{}}"
+        return f"a region of negative extent {dim.extent} in {{0}}"
     last = dim.start + (dim.extent - 1) * dim.step
     # No element, no bounds: an empty slice may begin anywhere.
     if dim.extent > 0 and not 0 <= dim.start <= last < length:
-        return f"elements {dim.start} to {last} of {{}} are outside its extent {length}"
+        return f"elements {dim.start} to {last} of {{0}} are outside its extent {length}{{1}}"
     return None
 
 

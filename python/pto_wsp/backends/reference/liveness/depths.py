@@ -24,7 +24,7 @@ def min_depths(plan: Plan, bindings: tuple[Bound, ...]) -> dict[str, int]:
     """By name of a channel, a depth; none of them can be smaller while the others stay. Raises
     DeadlockError if no depths help, and whatever else ends each run."""
     if Feature.DATA_DEPENDENT in plan.features:
-        raise tasks_depend_on_data()
+        raise tasks_depend_on_data("execute it: stats.channel_high says how many messages waited")
     channels = plan.records(Channel)
     if not channels:
         return {}
