@@ -13,11 +13,9 @@ from benchmarks.llm_model.child import PROMPTS, VOCAB
 from benchmarks.llm_model.child import SHAPE as MEASURED
 from pto_wsp import DenseDyn, PagedTensor, Tensor
 from pto_wsp.workloads import (
-    KvCache,
     LlamaModel,
     LlamaShape,
     llama_layer,
-    page_pool,
     random_model,
 )
 
@@ -209,35 +207,6 @@ def test_no_races_and_the_same_on_the_reference() -> None:
     assert np.array_equal(again.tokens, given.tokens)
 
 
-def test_a_cache_gives_and_takes_pages() -> None:
-    cache = KvCache(layers=2, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
-    table = cache.reserve([5, 0, 4])
-    assert table.shape == (6, 2)
-    pages = [*table[0], table[2, 0]]
-    assert len(set(pages)) == 3
-    assert (table[3:] - table[:3])[[0, 0, 2], [0, 1, 0]].tolist() == [5, 5, 5]
-    cache.release(0)
-    assert cache.reserve([0, 16, 4]).shape == (6, 4)
-
-
-def test_a_cache_that_is_too_small_gives_nobody_a_page() -> None:
-    cache = KvCache(layers=2, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
-    before = cache.reserve([5, 0, 4]).copy()
-    with pytest.raises(MemoryError, match="3 more are needed, and 2 of all 5 pages"):
-        cache.reserve([5, 12, 4])
-    assert np.array_equal(cache.table, before)
-    assert cache.reserve([5, 4, 8]).shape == (6, 2)  # room for smaller sequences is still there
-
-
-@pytest.mark.parametrize(
-    ("lens", "text"), [([1, 2, 3, 4], "4 lengths for 3 sequences"), ([1, -2], "of -2 tokens")]
-)
-def test_lengths_that_no_cache_has(lens: list[int], text: str) -> None:
-    cache = KvCache(layers=1, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
-    with pytest.raises(ValueError, match=text):
-        cache.reserve(lens)
-
-
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -259,11 +228,3 @@ def test_sizes_that_do_not_fit(wrong: dict[str, int], text: str) -> None:
 def test_a_model_has_words() -> None:
     with pytest.raises(ValueError, match="a model with 0 words"):
         model(vocab=0)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_pools_begin_at_a_cache_line(dtype: Any) -> None:
-    pools = [page_pool((3, 4, 2, 5), dtype) for _ in range(8)]
-    assert all(pool.ctypes.data % 64 == 0 for pool in pools)
-    assert all(pool.shape == (3, 4, 2, 5) and pool.dtype == dtype for pool in pools)
-    assert all(pool.flags.c_contiguous and not pool.any() for pool in pools)
