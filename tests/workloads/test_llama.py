@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.llm_model.child import PROMPTS, VOCAB
 from benchmarks.llm_model.child import SHAPE as MEASURED
-from pto_wsp import DenseDyn, PagedTensor, Tensor
+from pto_wsp import DenseDyn, ExecutionError, PagedTensor, Tensor
+from pto_wsp.error_codes import Code
 from pto_wsp.workloads import (
     LlamaModel,
     LlamaShape,
@@ -193,6 +194,98 @@ def test_fewer_layers_and_other_sequences_need_no_other_plan() -> None:
         wanted = next_logits(in_float64(other), other)
         program.execute(**other.bindings(), **names, **pools, batch=2, layers=2)
     assert relative(other.logits[0], wanted) < 1e-6
+
+
+@pytest.mark.parametrize("chosen", [[0, 1], [3, 1, 4], [2], []])
+def test_some_of_the_sequences(chosen: list[int]) -> None:
+    """Others keep what they have; afterwards all of them go on."""
+    given = model()
+    exact, b = in_float64(given), np.array(chosen, int)
+    with given.workload().compile(num_threads=2) as program:
+        program.execute(**given.bindings())
+        next_logits(exact, given)
+        given.advance()
+        bound = given.bindings()
+        before = given.cache.keys.copy(), given.cache.values.copy()
+        tokens, logits = given.tokens[:, b].copy(), given.logits[:, b].copy()
+        bound |= {"lens": given.lens[b], "table": given.cache.rows(chosen), "batch": len(chosen)}
+        program.execute(**bound, tokens=tokens, logits=logits)
+        wanted = next_logits(exact, given)
+        if chosen:
+            assert relative(logits[0], wanted[b]) < 1e-5
+        assert tokens[1, :, 0].tolist() == wanted[b].argmax(axis=1).tolist()
+        mine = np.zeros(len(given.cache.keys), bool)
+        mine[given.cache.rows(chosen)[given.cache.rows(chosen) >= 0]] = True
+        for pool, old in zip((given.cache.keys, given.cache.values), before, strict=True):
+            assert np.array_equal(pool[~mine], old[~mine])
+        # What was chosen is written once more, with the same keys and values.
+        everything = {"tokens": given.tokens, "logits": given.logits, "batch": len(LENS)}
+        program.execute(**given.bindings(), **everything)
+    assert relative(given.logits[0], wanted) < 1e-5
+
+
+def test_the_first_sequences_of_a_table_of_more() -> None:
+    given = model()
+    wanted = next_logits(in_float64(given), given)
+    tokens, logits = given.tokens[:, :2].copy(), given.logits[:, :2].copy()
+    with given.workload().compile(num_threads=2) as program:
+        bound = {**given.bindings(), "lens": given.lens[:2], "batch": 2}
+        program.execute(**bound, tokens=tokens, logits=logits)
+    assert relative(logits[0], wanted[:2]) < 1e-6
+    assert tokens[1, :, 0].tolist() == wanted[:2].argmax(axis=1).tolist()
+
+
+def test_more_sequences_than_the_table_has() -> None:
+    given = model([3, 3, 3, 3, 3])
+    bound = {**given.bindings(), "table": given.cache.rows([0, 1, 2, 3])}
+    with given.workload().compile(num_threads=2) as program:
+        with pytest.raises(ExecutionError, match="'K' are outside") as caught:
+            program.execute(**bound)
+        assert caught.value.code is Code.OUT_OF_BOUNDS
+
+
+def test_sequences_come_and_go() -> None:
+    """Five requests on two places: each says what it says alone."""
+    one, two = model([0], steps=20), model([0, 0], steps=20)
+    two.weights = one.weights
+    prompts = [[5], [17, 3, 90], [1, 1, 2, 3, 5, 8], [44], [7, 70]]
+    wanted = [generate(one, [prompt])[0] for prompt in prompts]
+    assert generate(two, prompts) == wanted
+    assert len({tuple(text[-5:]) for text in wanted}) > 2
+
+
+def generate(model: LlamaModel, prompts: list[list[int]], new: int = 12) -> list[list[int]]:
+    """Every request in the first place that is free, with all of its tokens, one a step."""
+    cache, texts = model.cache, [list(prompt) for prompt in prompts]
+    waiting, places = list(range(len(prompts))), dict[int, int]()
+    lens = np.zeros(cache.sequences, int)
+    vocab = model.logits.shape[2]
+    with model.workload().compile(num_threads=2) as program:
+        while waiting or places:
+            for b in set(range(cache.sequences)) - set(places):
+                if waiting:
+                    places[b] = waiting.pop(0)
+            running = sorted(places)
+            cache.reserve([lens[b] + 1 if b in places else 0 for b in range(cache.sequences)])
+            tokens = np.zeros((2, len(running), 1), np.int32)
+            tokens[0, :, 0] = [texts[places[b]][lens[b]] for b in running]
+            program.execute(
+                batch=len(running),
+                lens=lens[running],
+                table=cache.rows(running),
+                tokens=tokens,
+                logits=np.zeros((1, len(running), vocab), np.float32),
+            )
+            lens[running] += 1
+            for b, token in zip(running, tokens[1, :, 0].tolist(), strict=True):
+                text, prompt = texts[places[b]], prompts[places[b]]
+                if lens[b] == len(text):
+                    text.append(token)
+                if len(text) == len(prompt) + new:
+                    del places[b]
+                    cache.release(b)
+                    lens[b] = 0
+    return texts
 
 
 def test_no_races_and_the_same_on_the_reference() -> None:

@@ -12,6 +12,7 @@ import functools
 from dataclasses import dataclass
 
 from pto_wsp import DType, In, InOut, Kernel, Out, P, Tensor, Tile, kernel, kernels, pto, workload
+from pto_wsp import maximum as most
 from pto_wsp import minimum as least
 from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import check_sizes, part, parts
@@ -121,8 +122,9 @@ def llama_layer(shape: LlamaShape):
     """`llama_layer(shape)(batch, layer, lens, x, K, V, cos, sin, ...)`: one token of each sequence
     through layer `layer` of the stacked weights, `x[sequence, d_model]` in place.
 
-    Sequence b has `lens[b]` tokens in the cache and gets one more, at that position. Its row of `K`
-    and `V` is `layer * sequences + b`; `cos` and `sin` are `[position, head_dim / 2]`.
+    Sequence b has `lens[b]` tokens in the cache and gets one more, at that position. Page tables of
+    `K` and `V` have as many rows for each layer of the weights, `layer * sequences + b`; a run may
+    have fewer sequences than that, the first ones. `cos` and `sin` are `[position, head_dim / 2]`.
     """
     s = shape
     norm = kernels.rmsnorm(s.rows, s.d_model)
@@ -166,6 +168,7 @@ def llama_layer(shape: LlamaShape):
         k, v = (Tensor.temp((count, s.kv_heads, s.head_dim), F32) for _ in range(2))
         joined = Tensor.temp((count, s.heads * s.head_dim), F32)
         wide = Tensor.temp((count, s.d_ff), F32)
+        sequences = K.shape[0] // most(norm_1.shape[0], 1)  # of the cache
 
         for i, rows in _blocks(s.rows, count):
             norm[i](x[rows], norm_1[of], normed[rows], s.eps)
@@ -173,7 +176,7 @@ def llama_layer(shape: LlamaShape):
         project(normed, wk, layer, k)
         project(normed, wv, layer, v)
         for b, h in P(batch, s.kv_heads):
-            row, at = layer * count + b, lens[b]
+            row, at = layer * sequences + b, lens[b]
             mine, here = q[b, h * s.group : h * s.group + s.group], slice(at, at + 1)
             out = mixed[b, h * s.group : h * s.group + s.group]
             new = (K[row, at, h], V[row, at, h])
@@ -215,7 +218,9 @@ def llama_step(shape: LlamaShape):
     layers, norm, logits, and the largest of them.
 
     Step t takes `tokens[t]` and writes `tokens[t + 1]`, both `[sequence, 1]` of i32, and leaves its
-    logits in `logits[t % logits.shape[0]]`. The pages have room for the new tokens.
+    logits in `logits[t % logits.shape[0]]`. The pages have room for the new tokens. How many
+    sequences there are, `tokens.shape[1]`, may change from run to run, as in `llama_layer`. A token
+    that has no row in `embed` is embedded as zeros.
     """
     s = shape
     one_layer = llama_layer(shape)

@@ -66,6 +66,9 @@ class LlamaModel:
         for _ in range(100):
             program.execute(**model.bindings())
             model.advance()
+
+    A run of some sequences takes its own lengths, tokens and logits, and their rows of the page
+    table, `cache.rows([2, 0])`: docs/workloads.md has continuous batching.
     """
 
     shape: LlamaShape
