@@ -6,12 +6,13 @@ import gc
 import tracemalloc
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from benchmarks.llm_model.child import PROMPTS, VOCAB
 from benchmarks.llm_model.child import SHAPE as MEASURED
-from pto_wsp import DenseDyn, ExecutionError, PagedTensor, Tensor
+from pto_wsp import CompileError, DenseDyn, ExecutionError, PagedTensor, Tensor
 from pto_wsp.error_codes import Code
 from pto_wsp.workloads import (
     LlamaModel,
@@ -303,21 +304,44 @@ def test_no_races_and_the_same_on_the_reference() -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"heads": 5}, "5 is no multiple of 2"),
-        ({"cols": 20}, "32 is no multiple of 20"),
-        ({"d_ff": 81}, "81 is no multiple of 16"),
-        ({"d_model": 50}, "50 is no multiple of 16"),
-        ({"head_dim": 33, "cols": 1}, "turns pairs of elements: 33 is no multiple of 2"),
-        ({"rows": 0}, "LlamaShape: rows is 0, not 1 or more"),
+        ({"heads": 5}, "5 heads do not share 2 KV heads evenly"),
+        ({"cols": 20}, "head_dim is 32, no multiple of cols=20(.|\\n)*pass cols=16, which"),
+        ({"d_ff": 81}, "d_ff is 81, no multiple of cols=16(.|\\n)*pass cols=1, which"),
+        ({"d_model": 50}, "d_model is 50, no multiple of cols=16(.|\\n)*pass cols=2, which"),
+        ({"head_dim": 24}, "head_dim is 24, no multiple of cols=16(.|\\n)*pass cols=8, which"),
+        ({"head_dim": 33, "cols": 1}, "head_dim is 33, which is odd"),
+        ({"rows": 0}, "LlamaShape: rows is 0, and has to be at least 1"),
         ({"kv_heads": 0}, "kv_heads is 0"),
     ],
 )
 def test_sizes_that_do_not_fit(wrong: dict[str, int], text: str) -> None:
     sizes = {"d_model": 48, "heads": 6, "kv_heads": 2, "d_ff": 80, "head_dim": 32, "cols": 16}
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(CompileError, match=text) as caught:
         LlamaShape(**{**sizes, **wrong})
+    assert caught.value.code is Code.WORKLOAD_ARGUMENT
+    assert caught.value.loc is not None
+    assert caught.value.loc.file == __file__
 
 
 def test_a_model_has_words() -> None:
-    with pytest.raises(ValueError, match="a model with 0 words"):
+    with pytest.raises(CompileError, match="random_model: vocab is 0"):
         model(vocab=0)
+
+
+def test_a_model_has_positions() -> None:
+    given = model(steps=3)
+    with pytest.raises(ExecutionError, match="longer than 44 tokens") as caught:
+        given.bindings(4)
+    assert caught.value.code is Code.BINDING_RANGE
+
+
+@pytest.mark.parametrize(("name", "workload"), [("wq", "llama_layer"), ("head", "llama_step")])
+def test_other_dtypes_are_refused(name: str, workload: str) -> None:
+    given = model([3])
+    given.weights[name] = given.weights[name].astype(ml_dtypes.bfloat16)
+    with pytest.raises(CompileError, match=f"{workload}: {name} is bf16") as caught:
+        given.workload().compile()
+    assert caught.value.code is Code.WORKLOAD_ARGUMENT
+    assert (
+        caught.value.fix == f"convert it: {name}.astype(np.float32), or {name}.float() of PyTorch"
+    )

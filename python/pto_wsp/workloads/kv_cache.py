@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from pto_wsp.error_codes import Code
 from pto_wsp.errors import ExecutionError, OutOfPages
-from pto_wsp.workloads.factories import check_counts
-from pto_wsp.workloads.refusals import caller
+from pto_wsp.workloads.refusals import caller, check_counts
 
 Array = npt.NDArray[Any]
 _LINE = 64  # bytes of a cache line, and of the longest vector
