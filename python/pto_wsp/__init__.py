@@ -13,6 +13,7 @@ from pto_wsp.errors import CompileError as CompileError
 from pto_wsp.errors import DeadlockError as DeadlockError
 from pto_wsp.errors import ExecutionError as ExecutionError
 from pto_wsp.errors import KernelError as KernelError
+from pto_wsp.errors import OutOfPages as OutOfPages
 from pto_wsp.errors import PlanError as PlanError
 from pto_wsp.errors import PtoError as PtoError
 from pto_wsp.errors import RaceError as RaceError
@@ -139,6 +140,7 @@ __all__ = [
     "Metric",
     "OrderPolicy",
     "Out",
+    "OutOfPages",
     "P",
     "PagedTensor",
     "Parallel",

@@ -84,6 +84,10 @@ class SynchronizeTimeout(ExecutionError, TimeoutError):
     """`synchronize(timeout=...)` ran out of time; the run goes on."""
 
 
+class OutOfPages(ExecutionError, MemoryError):
+    """A cache has too few free pages for all that was asked for; nobody got one."""
+
+
 class KernelError(ExecutionError):
     """A kernel failed. Names the kernel, the loop indices and the call's line."""
 

@@ -250,6 +250,23 @@ def test_decode_in_chunks(target: str, at_once: int) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_any_number_of_chunks(target: str, heads: int, at_once: int) -> None:
+    """No multiples of those that are merged at a time, of one row as well; none gives zeros."""
+    merge = kernels.merge_partials(heads, 24, at_once=at_once)
+    for chunks in (0, 1, 3, 4, 5):
+        parts = numbers(chunks, heads, 24, seed=chunks)
+        stats = np.abs(numbers(chunks, heads, 2, seed=9)) - [1, 0]
+        out = np.full((heads, 24), np.nan, np.float32)
+        rows = {"parts": parts.reshape(-1, 24), "stats": stats.astype(np.float32).reshape(-1, 2)}
+        call(target, (merge, {**rows, "out": out}))
+        weights = np.exp(stats[..., :1])
+        total = (weights * stats[..., 1:]).sum(axis=0)
+        assert is_near(out, (weights * parts).sum(axis=0) / (total if chunks else 1))
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_decode_through_a_page_table(target: str) -> None:
     q = numbers(4, 24)
     pools = [numbers(6, 8, 24, seed=s) for s in (1, 2)]  # six pages of eight tokens

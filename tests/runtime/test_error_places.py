@@ -262,18 +262,19 @@ def test_types_that_no_ready_workload_can_take() -> None:
 def test_a_workload_of_the_users_that_calls_a_ready_one() -> None:
     @workload
     def mine(x: Any, router: Any, w1: Any, w3: Any, w2: Any, y: Any) -> None:
-        workloads.moe_ffn(3, 4, 32, 48, chunk=4)(x, router, w1, w3, w2, y)  # called inside
+        workloads.moe_ffn(3, 2, 32, 48, depth=1 << 21)(x, router, w1, w3, w2, y)  # inside
 
     shapes = ((5, 32), (3, 32), (3, 48, 32), (3, 48, 32), (3, 32, 48), (5, 32))
     with pytest.raises(CompileError) as caught:
         mine(*(Tensor(data=np.ones(shape, np.float32)) for shape in shapes)).compile()
-    marked(caught.value, "called inside")
-    noted(caught.value, "workloads.moe_ffn", "library/tokens.py")
+    marked(caught.value, "inside")
+    noted(caught.value, "workloads.moe_ffn", "library/linear.py")
 
 
 def test_parameters_of_ready_workloads_and_kernels() -> None:
-    with pytest.raises(ValueError, match="ragged_prefill: rows is 0"):
-        workloads.ragged_prefill(4, 2, 64, rows=0)
+    with pytest.raises(CompileError, match="ragged_prefill: rows is 0") as caught:
+        workloads.ragged_prefill(4, 2, 64, rows=0)  # no rows
+    marked(caught.value, "no rows")
     with pytest.raises(CompileError) as caught:
         kernels.linear(0, 4)  # linear
     marked(caught.value, "linear")

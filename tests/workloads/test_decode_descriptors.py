@@ -11,6 +11,7 @@ from pto_wsp import (
     CompileError,
     Dense,
     DenseDyn,
+    DType,
     ExecutionError,
     PagedTensor,
     Scalar,
@@ -132,7 +133,14 @@ def test_tiers_in_a_list() -> None:
         ((4, 2, -1, 16), {}, "dim is -1"),
         ((4, 0, 32, 16), {}, "kv_heads is 0"),
         ((4, 2.0, 32, 16), {}, "kv_heads is 2.0"),
+        ((7, 2, 32, 16), {}, "7 heads do not share 2 KV heads evenly"),
+        ((4, 2, 32, 16, "bf16"), {}, "dtype is 'bf16'"),
+        ((4, 2, 32, 16, DType.I32), {}, "dtype is i32"),
         ((4, 2, 32, 16), {"together": 0}, "together is 0"),
+        ((4, 4, 32, 16), {"together": 3}, "4 KV heads are no multiple of 3 together"),
+        ((4, 2, 32, 16), {"shares": 0}, "shares is 0"),
+        ((4, 2, 32, 16), {"shares": 1.5}, "shares is 1.5"),
+        ((4, 2, 32, 16), {"merged": 0}, "merged is 0"),
         ((4, 2, 32, 16), {"uneven": 0}, "uneven is 0"),
         ((4, 2, 32, 16), {"tiers": ()}, "the tiers are ()"),
         ((4, 2, 32, 16), {"tiers": [(64, 16, 0)]}, "the tiers are [(64, 16, 0)]"),
@@ -140,18 +148,26 @@ def test_tiers_in_a_list() -> None:
     ],
 )
 def test_sizes_that_make_no_sense(sizes: Any, options: Any, what: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
+    with pytest.raises(CompileError) as caught:
         workloads.paged_decode(*sizes, **options)
-    assert what in str(caught.value)
+    assert what in caught.value.message
+    assert caught.value.code is Code.WORKLOAD_ARGUMENT
+    assert caught.value.loc is not None
+    assert caught.value.loc.file == __file__
+    assert caught.value.loc.inside is None
 
 
 def test_sizes_of_other_workloads() -> None:
-    with pytest.raises(ValueError, match="cols is 0, and has to be at least 1"):
+    with pytest.raises(CompileError, match="Tier: block is 0"):
+        workloads.Tier(64, 0, 0)
+    with pytest.raises(CompileError, match="top_k is 7, of 6 experts"):
+        workloads.moe_ffn(6, 7, 32, 48)
+    with pytest.raises(CompileError, match="cols is 0, and has to be at least 1"):
         workloads.ragged_prefill(4, 2, 16, cols=0)
-    with pytest.raises(ValueError, match="top_k is 0, and has to be at least 1"):
+    with pytest.raises(CompileError, match="top_k is 0, and has to be at least 1"):
         workloads.moe_ffn(6, 0, 32, 48)
     for make in (workloads.ragged_prefill, workloads.moe_ffn):
-        with pytest.raises(ValueError, match=r"not for \[4\]"):
+        with pytest.raises(CompileError, match=r"not for \[4\]"):
             make([4], 2, 16, 48)  # pyright: ignore[reportArgumentType]
 
 
@@ -213,5 +229,5 @@ def test_launches() -> None:
 
 
 def test_a_window_of_fewer_than_no_keys_is_refused() -> None:
-    with pytest.raises(ValueError, match="a window of -1 keys"):
+    with pytest.raises(CompileError, match="a window of -1 keys"):
         workloads.ragged_prefill(4, 2, 16, window=-1)

@@ -6,18 +6,18 @@ import gc
 import tracemalloc
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from benchmarks.llm_model.child import PROMPTS, VOCAB
 from benchmarks.llm_model.child import SHAPE as MEASURED
-from pto_wsp import DenseDyn, PagedTensor, Tensor
+from pto_wsp import CompileError, DenseDyn, ExecutionError, PagedTensor, Tensor
+from pto_wsp.error_codes import Code
 from pto_wsp.workloads import (
-    KvCache,
     LlamaModel,
     LlamaShape,
     llama_layer,
-    page_pool,
     random_model,
 )
 
@@ -197,6 +197,98 @@ def test_fewer_layers_and_other_sequences_need_no_other_plan() -> None:
     assert relative(other.logits[0], wanted) < 1e-6
 
 
+@pytest.mark.parametrize("chosen", [[0, 1], [3, 1, 4], [2], []])
+def test_some_of_the_sequences(chosen: list[int]) -> None:
+    """Others keep what they have; afterwards all of them go on."""
+    given = model()
+    exact, b = in_float64(given), np.array(chosen, int)
+    with given.workload().compile(num_threads=2) as program:
+        program.execute(**given.bindings())
+        next_logits(exact, given)
+        given.advance()
+        bound = given.bindings()
+        before = given.cache.keys.copy(), given.cache.values.copy()
+        tokens, logits = given.tokens[:, b].copy(), given.logits[:, b].copy()
+        bound |= {"lens": given.lens[b], "table": given.cache.rows(chosen), "batch": len(chosen)}
+        program.execute(**bound, tokens=tokens, logits=logits)
+        wanted = next_logits(exact, given)
+        if chosen:
+            assert relative(logits[0], wanted[b]) < 1e-5
+        assert tokens[1, :, 0].tolist() == wanted[b].argmax(axis=1).tolist()
+        mine = np.zeros(len(given.cache.keys), bool)
+        mine[given.cache.rows(chosen)[given.cache.rows(chosen) >= 0]] = True
+        for pool, old in zip((given.cache.keys, given.cache.values), before, strict=True):
+            assert np.array_equal(pool[~mine], old[~mine])
+        # What was chosen is written once more, with the same keys and values.
+        everything = {"tokens": given.tokens, "logits": given.logits, "batch": len(LENS)}
+        program.execute(**given.bindings(), **everything)
+    assert relative(given.logits[0], wanted) < 1e-5
+
+
+def test_the_first_sequences_of_a_table_of_more() -> None:
+    given = model()
+    wanted = next_logits(in_float64(given), given)
+    tokens, logits = given.tokens[:, :2].copy(), given.logits[:, :2].copy()
+    with given.workload().compile(num_threads=2) as program:
+        bound = {**given.bindings(), "lens": given.lens[:2], "batch": 2}
+        program.execute(**bound, tokens=tokens, logits=logits)
+    assert relative(logits[0], wanted[:2]) < 1e-6
+    assert tokens[1, :, 0].tolist() == wanted[:2].argmax(axis=1).tolist()
+
+
+def test_more_sequences_than_the_table_has() -> None:
+    given = model([3, 3, 3, 3, 3])
+    bound = {**given.bindings(), "table": given.cache.rows([0, 1, 2, 3])}
+    with given.workload().compile(num_threads=2) as program:
+        with pytest.raises(ExecutionError, match="'K' are outside") as caught:
+            program.execute(**bound)
+        assert caught.value.code is Code.OUT_OF_BOUNDS
+
+
+def test_sequences_come_and_go() -> None:
+    """Five requests on two places: each says what it says alone."""
+    one, two = model([0], steps=20), model([0, 0], steps=20)
+    two.weights = one.weights
+    prompts = [[5], [17, 3, 90], [1, 1, 2, 3, 5, 8], [44], [7, 70]]
+    wanted = [generate(one, [prompt])[0] for prompt in prompts]
+    assert generate(two, prompts) == wanted
+    assert len({tuple(text[-5:]) for text in wanted}) > 2
+
+
+def generate(model: LlamaModel, prompts: list[list[int]], new: int = 12) -> list[list[int]]:
+    """Every request in the first place that is free, with all of its tokens, one a step."""
+    cache, texts = model.cache, [list(prompt) for prompt in prompts]
+    waiting, places = list(range(len(prompts))), dict[int, int]()
+    lens = np.zeros(cache.sequences, int)
+    vocab = model.logits.shape[2]
+    with model.workload().compile(num_threads=2) as program:
+        while waiting or places:
+            for b in set(range(cache.sequences)) - set(places):
+                if waiting:
+                    places[b] = waiting.pop(0)
+            running = sorted(places)
+            cache.reserve([lens[b] + 1 if b in places else 0 for b in range(cache.sequences)])
+            tokens = np.zeros((2, len(running), 1), np.int32)
+            tokens[0, :, 0] = [texts[places[b]][lens[b]] for b in running]
+            program.execute(
+                batch=len(running),
+                lens=lens[running],
+                table=cache.rows(running),
+                tokens=tokens,
+                logits=np.zeros((1, len(running), vocab), np.float32),
+            )
+            lens[running] += 1
+            for b, token in zip(running, tokens[1, :, 0].tolist(), strict=True):
+                text, prompt = texts[places[b]], prompts[places[b]]
+                if lens[b] == len(text):
+                    text.append(token)
+                if len(text) == len(prompt) + new:
+                    del places[b]
+                    cache.release(b)
+                    lens[b] = 0
+    return texts
+
+
 def test_no_races_and_the_same_on_the_reference() -> None:
     given, again = model([2, 17], together=2), model([2, 17], together=2)
     with given.workload().compile(verify="full") as program:
@@ -209,61 +301,47 @@ def test_no_races_and_the_same_on_the_reference() -> None:
     assert np.array_equal(again.tokens, given.tokens)
 
 
-def test_a_cache_gives_and_takes_pages() -> None:
-    cache = KvCache(layers=2, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
-    table = cache.reserve([5, 0, 4])
-    assert table.shape == (6, 2)
-    pages = [*table[0], table[2, 0]]
-    assert len(set(pages)) == 3
-    assert (table[3:] - table[:3])[[0, 0, 2], [0, 1, 0]].tolist() == [5, 5, 5]
-    cache.release(0)
-    assert cache.reserve([0, 16, 4]).shape == (6, 4)
-
-
-def test_a_cache_that_is_too_small_gives_nobody_a_page() -> None:
-    cache = KvCache(layers=2, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
-    before = cache.reserve([5, 0, 4]).copy()
-    with pytest.raises(MemoryError, match="3 more are needed, and 2 of all 5 pages"):
-        cache.reserve([5, 12, 4])
-    assert np.array_equal(cache.table, before)
-    assert cache.reserve([5, 4, 8]).shape == (6, 2)  # room for smaller sequences is still there
-
-
-@pytest.mark.parametrize(
-    ("lens", "text"), [([1, 2, 3, 4], "4 lengths for 3 sequences"), ([1, -2], "of -2 tokens")]
-)
-def test_lengths_that_no_cache_has(lens: list[int], text: str) -> None:
-    cache = KvCache(layers=1, sequences=3, pages=5, page=4, kv_heads=1, head_dim=2)
-    with pytest.raises(ValueError, match=text):
-        cache.reserve(lens)
-
-
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"heads": 5}, "5 is no multiple of 2"),
-        ({"cols": 20}, "32 is no multiple of 20"),
-        ({"d_ff": 81}, "81 is no multiple of 16"),
-        ({"d_model": 50}, "50 is no multiple of 16"),
-        ({"head_dim": 33, "cols": 1}, "turns pairs of elements: 33 is no multiple of 2"),
-        ({"rows": 0}, "LlamaShape: rows is 0, not 1 or more"),
+        ({"heads": 5}, "5 heads do not share 2 KV heads evenly"),
+        ({"cols": 20}, "head_dim is 32, no multiple of cols=20(.|\\n)*pass cols=16, which"),
+        ({"d_ff": 81}, "d_ff is 81, no multiple of cols=16(.|\\n)*pass cols=1, which"),
+        ({"d_model": 50}, "d_model is 50, no multiple of cols=16(.|\\n)*pass cols=2, which"),
+        ({"head_dim": 24}, "head_dim is 24, no multiple of cols=16(.|\\n)*pass cols=8, which"),
+        ({"head_dim": 33, "cols": 1}, "head_dim is 33, which is odd"),
+        ({"rows": 0}, "LlamaShape: rows is 0, and has to be at least 1"),
         ({"kv_heads": 0}, "kv_heads is 0"),
     ],
 )
 def test_sizes_that_do_not_fit(wrong: dict[str, int], text: str) -> None:
     sizes = {"d_model": 48, "heads": 6, "kv_heads": 2, "d_ff": 80, "head_dim": 32, "cols": 16}
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(CompileError, match=text) as caught:
         LlamaShape(**{**sizes, **wrong})
+    assert caught.value.code is Code.WORKLOAD_ARGUMENT
+    assert caught.value.loc is not None
+    assert caught.value.loc.file == __file__
 
 
 def test_a_model_has_words() -> None:
-    with pytest.raises(ValueError, match="a model with 0 words"):
+    with pytest.raises(CompileError, match="random_model: vocab is 0"):
         model(vocab=0)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_pools_begin_at_a_cache_line(dtype: Any) -> None:
-    pools = [page_pool((3, 4, 2, 5), dtype) for _ in range(8)]
-    assert all(pool.ctypes.data % 64 == 0 for pool in pools)
-    assert all(pool.shape == (3, 4, 2, 5) and pool.dtype == dtype for pool in pools)
-    assert all(pool.flags.c_contiguous and not pool.any() for pool in pools)
+def test_a_model_has_positions() -> None:
+    given = model(steps=3)
+    with pytest.raises(ExecutionError, match="longer than 44 tokens") as caught:
+        given.bindings(4)
+    assert caught.value.code is Code.BINDING_RANGE
+
+
+@pytest.mark.parametrize(("name", "workload"), [("wq", "llama_layer"), ("head", "llama_step")])
+def test_other_dtypes_are_refused(name: str, workload: str) -> None:
+    given = model([3])
+    given.weights[name] = given.weights[name].astype(ml_dtypes.bfloat16)
+    with pytest.raises(CompileError, match=f"{workload}: {name} is bf16") as caught:
+        given.workload().compile()
+    assert caught.value.code is Code.WORKLOAD_ARGUMENT
+    assert (
+        caught.value.fix == f"convert it: {name}.astype(np.float32), or {name}.float() of PyTorch"
+    )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from pto_wsp import Affinity, Program, ReadyPolicy, Tensor, TracePolicy, workloads
+from pto_wsp import Affinity, CompileError, Program, ReadyPolicy, Tensor, TracePolicy, workloads
+from pto_wsp.error_codes import Code
 
 EXPERTS, D_MODEL, D_FF, CHUNK, COLS = 8, 40, 72, 16, 32
 NEAR = 2e-6  # relative to the largest number
@@ -152,3 +154,14 @@ def test_one_expert_for_all_tokens_balances() -> None:
     assert rows.sum() == tokens * -(-D_FF // COLS)
     for worker in (0, 1):
         assert abs(rows[gated["worker"] == worker].sum() / rows.sum() - 0.5) < 0.05
+
+
+@pytest.mark.parametrize("name", ["router", "W2"])
+def test_other_dtypes_are_refused(name: str) -> None:
+    layer = workloads.moe_ffn(EXPERTS, 2, D_MODEL, D_FF, chunk=CHUNK, cols=COLS)
+    given = {**weights(), "X": np.zeros((1, D_MODEL), np.float32)}
+    given["Y"] = given["X"].copy()
+    given[name] = given[name].astype(ml_dtypes.bfloat16)
+    with pytest.raises(CompileError, match=f"moe_ffn: {name} is bf16") as caught:
+        layer(**{each: Tensor(data=array) for each, array in given.items()}).compile()
+    assert caught.value.code is Code.WORKLOAD_ARGUMENT

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pto_wsp import DenseDyn, Tensor, TracePolicy, Workload, workloads
+from pto_wsp import CompileError, DenseDyn, Tensor, TracePolicy, Workload, workloads
 
 HEADS, KV_HEADS, DIM = 4, 2, 24
 QUERIES = [0, 1, 7, 31, 32, 33, 100]
@@ -110,5 +110,5 @@ def test_other_lengths_need_no_other_plan() -> None:
 
 
 def test_a_window_takes_causal() -> None:
-    with pytest.raises(ValueError, match="it takes causal=True"):
+    with pytest.raises(CompileError, match="8 keys without causal"):
         workloads.ragged_prefill(4, 2, 16, causal=False, window=8)

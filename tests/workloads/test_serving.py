@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pto_wsp import (
+    CompileError,
     DenseDyn,
     PagedTensor,
     ReadyPolicy,
@@ -65,7 +66,7 @@ def test_new_tokens_go_to_the_end_of_their_sequences(target: str) -> None:
 
 
 def test_rows_and_pages_have_elements() -> None:
-    with pytest.raises(ValueError, match="rows of 0 elements on pages of 4 tokens"):
+    with pytest.raises(CompileError, match="paged_append: dim is 0"):
         workloads.paged_append(0, 4)
 
 

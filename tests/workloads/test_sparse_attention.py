@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from pto_wsp import PagedTensor, Program, StartPolicy, Tensor, TracePolicy, workloads
+from pto_wsp import CompileError, PagedTensor, Program, StartPolicy, Tensor, TracePolicy, workloads
+from pto_wsp.error_codes import Code
 
 SHAPE = workloads.SparseAttentionShape(
     d_model=48,
@@ -184,15 +186,32 @@ def test_other_sizes(sizes: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"rope": 3}, "3 is odd"),
-        ({"index_dim": 6}, "6 elements of an index key, 8 of them turn"),
-        ({"top_k": 0}, "SparseAttentionShape: top_k is 0, not 1 or more"),
+        ({"rope": 3}, "rope is 3, which is odd"),
+        ({"index_dim": 6}, "rope is 8, and index_dim 6"),
+        ({"top_k": 0}, "SparseAttentionShape: top_k is 0, and has to be at least 1"),
         ({"keys": 2.5}, "keys is 2.5"),
     ],
 )
 def test_sizes_that_cannot_be(wrong: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(CompileError, match=text) as caught:
         replace(SHAPE, **wrong)
+    assert caught.value.code is Code.WORKLOAD_ARGUMENT
+
+
+@pytest.mark.parametrize("name", ["Wuq", "index_norm"])
+def test_other_dtypes_are_refused(name: str) -> None:
+    layer = Layer(1)
+    layer.weights[name] = layer.weights[name].astype(ml_dtypes.bfloat16)
+    with pytest.raises(CompileError, match=f"sparse_attention: {name} is bf16"):
+        layer.work().compile()
+
+
+def test_caches_of_another_dtype_are_refused() -> None:
+    layer = Layer(1)
+    pool = np.zeros((PAGES, PAGE, SHAPE.width), ml_dtypes.bfloat16)
+    layer.latent = PagedTensor(pool, layer.table)
+    with pytest.raises(CompileError, match="sparse_attention: latent is bf16"):
+        layer.work().compile()
 
 
 def test_verified() -> None:

@@ -7,10 +7,12 @@ import functools
 from pto_wsp import In, Out, P, Tensor, kernel, maximum, minimum, pto, workload
 from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.frontend.workloads import WorkloadFunction
+from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import parts
+from pto_wsp.workloads.refusals import check_counts
 
 
-@functools.cache
+@made_once
 def paged_append(dim: int, page: int) -> WorkloadFunction:
     """`paged_append(...)(batch, starts, past, k, v, keys, values)`: sequence b has `past[b]` tokens
     in the cache and gets those of rows `starts[b]` to `starts[b + 1]` of `k` and `v`, both
@@ -20,8 +22,7 @@ def paged_append(dim: int, page: int) -> WorkloadFunction:
     A task writes one page of keys and one of values: whoever reads a sequence waits for its own
     pages.
     """
-    if min(dim, page) < 1:
-        raise ValueError(f"rows of {dim} elements on pages of {page} tokens")
+    check_counts("paged_append", dim=dim, page=page)
     write = _write(page, dim)
 
     @workload

@@ -30,7 +30,8 @@ from pto_wsp import (
 )
 from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.workloads.cutting import DECODE_TIERS, Cutting, Tier, ceil_div, chunk_unit
-from pto_wsp.workloads.factories import check_counts, made_once
+from pto_wsp.workloads.factories import made_once
+from pto_wsp.workloads.refusals import check_counts, check_dtype, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +159,16 @@ def paged_decode(
     the lengths are, and whole pages if a task takes all KV heads.
     """
     counts = {"heads": heads, "kv_heads": kv_heads, "dim": dim, "page": page, "together": together}
-    check_counts("paged_decode", **counts, uneven=uneven)
-    if shares < 1:
-        raise ValueError(f"a sequence has {shares} shares")
-    if merged < 1:
-        raise ValueError(f"{merged} chunks are merged at a time")
+    check_counts("paged_decode", **counts, uneven=uneven, shares=shares, merged=merged)
+    check_dtype("paged_decode", dtype)
     cutting = Cutting(_checked(tiers), chunk_unit(page), exact, uneven, shares)
-    group = _group(heads, kv_heads, together) * together
+    group = _group("paged_decode", heads, kv_heads) * together
+    if kv_heads % together:
+        raise refused(
+            f"paged_decode: {kv_heads} KV heads are no multiple of {together} together",
+            "a task takes so many KV heads, and all tasks as many",
+            "pass together=1, or another number that divides kv_heads",
+        )
     factor = 1 / math.sqrt(dim) if scale is None else scale
     return _paged_decode(
         _DecodeKinds(group, kv_heads, dim, page, dtype, together, factor, merged), cutting
@@ -175,7 +179,11 @@ def _checked(tiers: object) -> tuple[Tier, ...]:
     found = tuple(tiers) if isinstance(tiers, list | tuple) else ()
     if found and all(isinstance(each, Tier) for each in found):
         return found
-    raise ValueError(f"the tiers are {tiers!r}: pass some of workloads.Tier(limit, block, chunk)")
+    raise refused(
+        f"paged_decode: the tiers are {tiers!r}",
+        "the tier of a sequence, by its length, says how its tokens are taken",
+        "pass a tuple of workloads.Tier(limit, block, chunk)",
+    )
 
 
 @made_once
@@ -231,11 +239,20 @@ def ragged_prefill(
     """
     counts = {"heads": heads, "kv_heads": kv_heads, "dim": dim, "rows": rows, "cols": cols}
     check_counts("ragged_prefill", **counts)
+    check_dtype("ragged_prefill", dtype)
     if window < 0:
-        raise ValueError(f"a window of {window} keys: 0 stands for all of them")
+        raise refused(
+            f"ragged_prefill: a window of {window} keys",
+            "a query sees the last so many keys up to its own",
+            "pass 0 for all of them",
+        )
     if window and not causal:
-        raise ValueError("a sliding window ends at the query's own key: it takes causal=True")
-    group = _group(heads, kv_heads)
+        raise refused(
+            f"ragged_prefill: a window of {window} keys without causal",
+            "a sliding window ends at the query's own key, behind which it sees none",
+            "pass causal=True, or no window",
+        )
+    group = _group("ragged_prefill", heads, kv_heads)
     factor = 1 / math.sqrt(dim) if scale is None else scale
     attend = kernels.masked_attention(rows, cols, dim, dtype, causal=causal, window=window)
     nothing = _zeros(rows, dim, dtype)
@@ -271,11 +288,13 @@ def ragged_prefill(
     return ragged_prefill
 
 
-def _group(heads: int, kv_heads: int, together: int = 1) -> int:
-    if together < 1 or kv_heads % together:
-        raise ValueError(f"{kv_heads} KV heads are no multiple of {together} together")
-    if heads < 1 or kv_heads < 1 or heads % kv_heads:
-        raise ValueError(f"{heads} heads do not share {kv_heads} KV heads evenly")
+def _group(workload: str, heads: int, kv_heads: int) -> int:
+    if heads % kv_heads:
+        raise refused(
+            f"{workload}: {heads} heads do not share {kv_heads} KV heads evenly",
+            "the same number of query heads looks at each KV head",
+            "pass heads that are a multiple of kv_heads",
+        )
     return heads // kv_heads
 
 

@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 
 from pto_wsp import maximum, minimum, reduce_max, reduce_sum, search, select
+from pto_wsp.workloads.refusals import check_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,9 @@ class Tier:
     limit: int
     block: int
     chunk: int
+
+    def __post_init__(self) -> None:
+        check_counts("Tier", block=self.block)
 
 
 # Short sequences are one task for each KV head: a second one would cost a merge and save nothing.

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from pto_wsp.workloads.refusals import refused
+
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
@@ -20,16 +22,11 @@ def made_once(factory: Callable[Given, Made]) -> Callable[Given, Made]:
             try:
                 hash(value)
             except TypeError:
-                raise ValueError(
-                    f"{factory.__name__} is made for numbers and names, not for {value!r}"
+                raise refused(
+                    f"{factory.__name__} is made for numbers and names, not for {value!r}",
+                    "one workload is kept for each of them, so they have to be hashable",
+                    "pass numbers, and tuples instead of lists",
                 ) from None
         return known(*args, **kwargs)
 
     return make
-
-
-def check_counts(workload: str, **counts: object) -> None:
-    """ValueError for a number of which there has to be at least one."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{workload}: {name} is {count!r}, and has to be at least 1")

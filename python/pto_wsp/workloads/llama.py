@@ -9,12 +9,16 @@ at each run.
 # Parameters of workloads are axes, arrays and tensors; annotations of kernels are values.
 # pyright: basic, reportInvalidTypeForm=false, reportArgumentType=false
 import functools
+import math
 from dataclasses import dataclass
 
 from pto_wsp import DType, In, InOut, Kernel, Out, P, Tensor, Tile, kernel, kernels, pto, workload
+from pto_wsp import maximum as most
 from pto_wsp import minimum as least
+from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import check_sizes, part, parts
+from pto_wsp.workloads.refusals import check_f32, refused
 
 F32 = DType.F32
 
@@ -36,20 +40,36 @@ class LlamaShape:
 
     def __post_init__(self) -> None:
         check_sizes(self)
-        for what, number, size in (
-            ("query heads share the heads of the cache", self.heads, self.kv_heads),
-            ("a product is a part of a head", self.head_dim, self.cols),
-            ("products cut d_model", self.d_model, self.cols),
-            ("products cut d_ff", self.d_ff, self.cols),
-            ("rotary embedding turns pairs of elements", self.head_dim, 2),
-        ):
-            if number % size:
-                raise ValueError(f"{what}: {number} is no multiple of {size}")
+        if self.heads % self.kv_heads:
+            raise refused(
+                f"LlamaShape: {self.heads} heads do not share {self.kv_heads} KV heads evenly",
+                "the same number of query heads looks at each KV head",
+                "pass heads that are a multiple of kv_heads",
+            )
+        if self.head_dim % 2:
+            raise refused(
+                f"LlamaShape: head_dim is {self.head_dim}, which is odd",
+                "rotary embedding turns pairs of elements",
+                "pass an even number for head_dim",
+            )
+        for name in ("head_dim", "d_model", "d_ff"):
+            if getattr(self, name) % self.cols:
+                raise refused(
+                    f"LlamaShape: {name} is {getattr(self, name)}, no multiple of cols={self.cols}",
+                    "a task is cols columns of a product, a part of a head, of d_model or of d_ff",
+                    f"pass cols={self._fitting_cols}, which divides head_dim, d_model and d_ff, or "
+                    "other sizes",
+                )
 
     @property
     def group(self) -> int:
         """Query heads that share a head of the cache."""
         return self.heads // self.kv_heads
+
+    @property
+    def _fitting_cols(self) -> int:
+        common = math.gcd(self.head_dim, self.d_model, self.d_ff)
+        return max(cols for cols in range(1, self.cols + 1) if common % cols == 0)
 
 
 @functools.cache
@@ -116,13 +136,44 @@ def _columns(shape: LlamaShape, width, count):
             yield (j, i), rows, part(j, shape.cols, width)
 
 
+def _project(shape: LlamaShape, product: Kernel, x, matrix, layer, out) -> None:
+    """out[sequence, head] = x @ matrix.T"""
+    for h, c in P(out.shape[1], shape.head_dim // shape.cols):
+        part = slice(c * shape.cols, c * shape.cols + shape.cols)
+        first = h * shape.head_dim + c * shape.cols
+        for i, rows in _blocks(shape.rows, x.shape[0]):
+            weight = matrix[layer, first : first + shape.cols]
+            product[h, c, i](x[rows], weight, out[rows, h, part])
+
+
+def _expect_inputs(shape: LlamaShape, x, K, V, cos, sin):
+    expect(x, None, shape.d_model)
+    for each in (K, V):
+        expect(each, None, None, shape.kv_heads, shape.head_dim)
+    for each in (cos, sin):
+        expect(each, None, shape.head_dim // 2)
+
+
+def _expect_weights(shape: LlamaShape, norm_1, wq, wk, wv, wo, norm_2, w_gate, w_up, w_down):
+    width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    for each in (norm_1, norm_2):
+        expect(each, None, shape.d_model)
+    for each, rows in ((wq, width), (wk, kv_width), (wv, kv_width)):
+        expect(each, None, rows, shape.d_model)
+    expect(wo, None, shape.d_model, width)
+    for each in (w_gate, w_up):
+        expect(each, None, shape.d_ff, shape.d_model)
+    expect(w_down, None, shape.d_model, shape.d_ff)
+
+
 @made_once
 def llama_layer(shape: LlamaShape):
     """`llama_layer(shape)(batch, layer, lens, x, K, V, cos, sin, ...)`: one token of each sequence
     through layer `layer` of the stacked weights, `x[sequence, d_model]` in place.
 
-    Sequence b has `lens[b]` tokens in the cache and gets one more, at that position. Its row of `K`
-    and `V` is `layer * sequences + b`; `cos` and `sin` are `[position, head_dim / 2]`.
+    Sequence b has `lens[b]` tokens in the cache and gets one more, at that position. Page tables of
+    `K` and `V` have as many rows for each layer of the weights, `layer * sequences + b`; a run may
+    have fewer sequences than that, the first ones. `cos` and `sin` are `[position, head_dim / 2]`.
     """
     s = shape
     norm = kernels.rmsnorm(s.rows, s.d_model)
@@ -135,15 +186,6 @@ def llama_layer(shape: LlamaShape):
     partial = kernels.decode(s.group, s.keys, s.head_dim, paged=True)
     merge = kernels.merge_partials(s.group, s.head_dim)
     scale = s.head_dim**-0.5
-
-    def project(x, matrix, layer, out) -> None:
-        """out[sequence, head] = x @ matrix.T"""
-        for h, c in P(out.shape[1], s.head_dim // s.cols):
-            part = slice(c * s.cols, c * s.cols + s.cols)
-            first = h * s.head_dim + c * s.cols
-            for i, rows in _blocks(s.rows, x.shape[0]):
-                weight = matrix[layer, first : first + s.cols]
-                product[h, c, i](x[rows], weight, out[rows, h, part])
 
     def split(b, h, q, K, V, row, tokens, out) -> None:
         """Attention to a long sequence: a task for each chunk, and one that puts them together."""
@@ -160,20 +202,26 @@ def llama_layer(shape: LlamaShape):
     def layer(
         batch, layer, lens, x, K, V, cos, sin, norm_1, wq, wk, wv, wo, norm_2, w_gate, w_up, w_down
     ):
+        check_f32("llama_layer", x=x, K=K, V=V, cos=cos, sin=sin, norm_1=norm_1, norm_2=norm_2)
+        check_f32("llama_layer", wq=wq, wk=wk, wv=wv, wo=wo)
+        check_f32("llama_layer", w_gate=w_gate, w_up=w_up, w_down=w_down)
+        _expect_inputs(s, x, K, V, cos, sin)
+        _expect_weights(s, norm_1, wq, wk, wv, wo, norm_2, w_gate, w_up, w_down)
         count, of = x.shape[0], slice(layer, layer + 1)
         normed, between = (Tensor.temp((count, s.d_model), F32) for _ in range(2))
         q, mixed = (Tensor.temp((count, s.heads, s.head_dim), F32) for _ in range(2))
         k, v = (Tensor.temp((count, s.kv_heads, s.head_dim), F32) for _ in range(2))
         joined = Tensor.temp((count, s.heads * s.head_dim), F32)
         wide = Tensor.temp((count, s.d_ff), F32)
+        sequences = K.shape[0] // most(norm_1.shape[0], 1)  # of the cache
 
         for i, rows in _blocks(s.rows, count):
             norm[i](x[rows], norm_1[of], normed[rows], s.eps)
-        project(normed, wq, layer, q)
-        project(normed, wk, layer, k)
-        project(normed, wv, layer, v)
+        _project(s, product, normed, wq, layer, q)
+        _project(s, product, normed, wk, layer, k)
+        _project(s, product, normed, wv, layer, v)
         for b, h in P(batch, s.kv_heads):
-            row, at = layer * count + b, lens[b]
+            row, at = layer * sequences + b, lens[b]
             mine, here = q[b, h * s.group : h * s.group + s.group], slice(at, at + 1)
             out = mixed[b, h * s.group : h * s.group + s.group]
             new = (K[row, at, h], V[row, at, h])
@@ -215,7 +263,9 @@ def llama_step(shape: LlamaShape):
     layers, norm, logits, and the largest of them.
 
     Step t takes `tokens[t]` and writes `tokens[t + 1]`, both `[sequence, 1]` of i32, and leaves its
-    logits in `logits[t % logits.shape[0]]`. The pages have room for the new tokens.
+    logits in `logits[t % logits.shape[0]]`. The pages have room for the new tokens. How many
+    sequences there are, `tokens.shape[1]`, may change from run to run, as in `llama_layer`. A token
+    that has no row in `embed` is embedded as zeros.
     """
     s = shape
     one_layer = llama_layer(shape)
@@ -249,6 +299,9 @@ def llama_step(shape: LlamaShape):
         norm_out,
         head,
     ):
+        check_f32("llama_step", logits=logits, embed=embed, norm_out=norm_out, head=head)
+        for each in (embed, head):
+            expect(each, None, s.d_model)
         count, vocab = tokens.shape[1], head.shape[0]
         for t in P(steps):
             x, normed = (Tensor.temp((count, s.d_model), F32) for _ in range(2))

@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pto_wsp import DenseDyn, PagedTensor, Tensor, Workload
+from pto_wsp.error_codes import Code
+from pto_wsp.errors import ExecutionError
 from pto_wsp.workloads.kv_cache import KvCache
 from pto_wsp.workloads.llama import LlamaShape, llama_step
+from pto_wsp.workloads.refusals import caller, check_counts
 
 Array = npt.NDArray[Any]
 
@@ -66,6 +69,9 @@ class LlamaModel:
         for _ in range(100):
             program.execute(**model.bindings())
             model.advance()
+
+    A run of some sequences takes its own lengths, tokens and logits, and their rows of the page
+    table, `cache.rows([2, 0])`: docs/workloads.md has continuous batching.
     """
 
     shape: LlamaShape
@@ -98,7 +104,13 @@ class LlamaModel:
     def bindings(self, steps: int = 1) -> dict[str, Any]:
         """What changes from run to run; the cache gets room for the tokens of this one."""
         if (self.lens + steps > self.positions).any():
-            raise ValueError(f"a sequence would be longer than {self.positions} tokens")
+            raise ExecutionError(
+                Code.BINDING_RANGE,
+                f"a sequence would be longer than {self.positions} tokens",
+                loc=caller(),
+                why="the model has cosines and sines of so many positions",
+                fix="make the model with more positions, or start a new sequence",
+            )
         return {"steps": steps, "lens": self.lens, "table": self.cache.reserve(self.lens + steps)}
 
     def advance(self, steps: int = 1) -> Array:
@@ -123,8 +135,7 @@ def random_model(
     """A model to try things with: random weights, and sequences of which random keys and values are
     in the cache, in place of a prefill. There is room for `steps` more tokens of each, of which one
     run makes at most `together`."""
-    if vocab < 1:
-        raise ValueError(f"a model with {vocab} words says nothing")
+    check_counts("random_model", vocab=vocab, together=together)
     rng = np.random.default_rng(seed)
     cache = KvCache(
         layers=layers,

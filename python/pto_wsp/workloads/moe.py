@@ -5,8 +5,9 @@
 from pto_wsp import Dense, DType, P, Sparse, Tensor, kernels, workload
 from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.frontend.workloads import WorkloadFunction
-from pto_wsp.workloads.factories import check_counts, made_once
+from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import Product, part, parts
+from pto_wsp.workloads.refusals import check_counts, check_f32, refused
 
 F32, I32 = DType.F32, DType.I32
 
@@ -37,6 +38,12 @@ def moe_ffn(
     """
     sizes = {"experts": experts, "top_k": top_k, "d_model": d_model, "d_ff": d_ff}
     check_counts("moe_ffn", **sizes, chunk=chunk, cols=cols, depth=depth)
+    if top_k > experts:
+        raise refused(
+            f"moe_ffn: top_k is {top_k}, of {experts} experts",
+            "a token asks top_k experts, none of them twice",
+            f"pass at most {experts} for top_k",
+        )
     product = Product(kernels.linear(chunk, cols, depth), cols)
     route = kernels.topk_router(chunk, experts, top_k)
     group_by_expert = kernels.group_choices(experts, top_k)
@@ -52,6 +59,7 @@ def moe_ffn(
             expect(each, experts, d_ff, d_model)
         expect(W2, experts, d_model, d_ff)
         expect(router, experts, d_model)
+        check_f32("moe_ffn", X=X, router=router, W1=W1, W3=W3, W2=W2, Y=Y)
         tokens = X.shape[0]
         choices = tokens * top_k
         logits = Tensor.temp((tokens, experts), F32, name="logits")

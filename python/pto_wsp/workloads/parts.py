@@ -7,6 +7,7 @@ from typing import Any
 
 from pto_wsp import Kernel, P, minimum
 from pto_wsp.frontend.scalar_expr import IntLike
+from pto_wsp.workloads.refusals import check_counts
 
 
 def parts(total, size: int):
@@ -22,11 +23,9 @@ def part(number, size: int, total) -> slice:
 
 
 def check_sizes(shape: Any) -> None:
-    """ValueError unless all sizes of a shape, which is a dataclass, are 1 or more."""
-    for field in dataclasses.fields(shape):
-        size = getattr(shape, field.name)
-        if field.type in (int, "int") and (not isinstance(size, int) or size < 1):
-            raise ValueError(f"{type(shape).__name__}: {field.name} is {size!r}, not 1 or more")
+    """CompileError unless all sizes of a shape, which is a dataclass, are 1 or more."""
+    sizes = (field.name for field in dataclasses.fields(shape) if field.type in (int, "int"))
+    check_counts(type(shape).__name__, **{name: getattr(shape, name) for name in sizes})
 
 
 class Product:

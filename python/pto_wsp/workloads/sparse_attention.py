@@ -9,6 +9,7 @@ from pto_wsp.frontend.tensor_kinds import expect
 from pto_wsp.frontend.workloads import WorkloadFunction
 from pto_wsp.workloads.factories import made_once
 from pto_wsp.workloads.parts import Product, check_sizes, part, parts
+from pto_wsp.workloads.refusals import check_f32, refused
 from pto_wsp.workloads.sparse_kernels import (
     absorbed_query,
     attend_latent,
@@ -50,9 +51,17 @@ class SparseAttentionShape:
     def __post_init__(self) -> None:
         check_sizes(self)
         if self.rope % 2:
-            raise ValueError(f"rotary embedding turns pairs, {self.rope} is odd")
-        if not self.rope <= self.index_dim:
-            raise ValueError(f"{self.index_dim} elements of an index key, {self.rope} of them turn")
+            raise refused(
+                f"SparseAttentionShape: rope is {self.rope}, which is odd",
+                "rotary embedding turns pairs of elements",
+                "pass an even number for rope",
+            )
+        if self.rope > self.index_dim:
+            raise refused(
+                f"SparseAttentionShape: rope is {self.rope}, and index_dim {self.index_dim}",
+                "so many elements of an index key turn as of a query",
+                "pass an index_dim of at least rope",
+            )
 
 
 @made_once
@@ -106,6 +115,11 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
             expect(each, None, shape.rope // 2)
         expect(latent, None, None, shape.width)
         expect(index_keys, None, None, shape.index_dim)
+        check_f32("sparse_attention", X=X, Y=Y, latent=latent, index_keys=index_keys)
+        check_f32("sparse_attention", cos=cos, sin=sin, q_norm=q_norm, kv_norm=kv_norm)
+        check_f32("sparse_attention", Wdq=Wdq, Wuq=Wuq, Wdkv=Wdkv, Wuk=Wuk, Wuv=Wuv, Wo=Wo)
+        check_f32("sparse_attention", Wiq=Wiq, Wik=Wik, Wiw=Wiw)
+        check_f32("sparse_attention", index_norm=index_norm, index_bias=index_bias)
         tokens = X.shape[0]
         down = Tensor.temp((tokens, shape.q_rank), F32, name="down")
         q_latent = Tensor.temp((tokens, shape.q_rank), F32, name="q_latent")

@@ -80,7 +80,7 @@ def test_attention(dtype: DType, keys: int) -> None:
 
 
 @pytest.mark.parametrize("keys", [32, 21])
-@pytest.mark.parametrize("heads", [4, 8])
+@pytest.mark.parametrize("heads", [1, 4, 8])
 def test_split_decode_of_pages(keys: int, heads: int) -> None:
     q = numbers(heads, 16, dtype=BF16)
     k, v = (PagedRegion(numbers(keys, 16, dtype=BF16, seed=n), page=8) for n in (1, 2))

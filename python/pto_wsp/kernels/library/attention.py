@@ -186,8 +186,9 @@ def decode(
 @functools.cache
 def merge_partials(heads: int, dim: int, dtype: DType = F32, *, at_once: int = 1) -> Kernel:
     """`merge_partials(parts, stats, out)`: the chunks of `decode`, however many there are, one
-    below the other: `parts[chunk * heads + head, dim]`, `stats[chunk * heads + head, 2]`. Several
-    `at_once` for machines on which one would wait for the other, as on a GPU."""
+    below the other: `parts[chunk * heads + head, dim]`, `stats[chunk * heads + head, 2]`; zeros if
+    there are none. Several `at_once` for machines on which one would wait for the other, as on a
+    GPU."""
 
     @kernel
     def merge_partials(parts: In[Tensor], stats: In[Tensor], out: Out[Tile[heads, dim, dtype]]):
@@ -196,10 +197,16 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32, *, at_once: int = 1
             total=pto.zeros((heads, 1), F32),
             sum=pto.zeros((heads, dim), F32),
         )
+        last = parts.shape[0] - heads
         for at in pto.for_range(0, parts.shape[0], at_once * heads):
-            # Chunks beyond the last weigh nothing.
-            chunks = [slice(at + c * heads, at + (c + 1) * heads) for c in range(at_once)]
+            # In place of chunks beyond the last, that one is read again and weighs nothing: beyond
+            # the end a single row cannot be loaded.
+            firsts = [at + c * heads for c in range(at_once)]
+            starts = [pto.minimum(first, last) for first in firsts]
+            chunks = [slice(start, start + heads) for start in starts]
             mosts = [pto.pad(pto.load(stats[c, 0:1]), NEVER) for c in chunks]
+            counted = zip(firsts, mosts, strict=True)
+            mosts = [pto.where(first <= last, most, NEVER) for first, most in counted]
             totals = [pto.pad(pto.load(stats[c, 1:2]), 0.0) for c in chunks]
             sums = [pto.pad(pto.load(parts[c, 0:dim]), 0.0) for c in chunks]
             most = functools.reduce(pto.maximum, mosts, s.most)
@@ -209,7 +216,8 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32, *, at_once: int = 1
                 share = pto.exp(m - most)
                 total, sum = total + t * share, sum + p * share
             s.most, s.total, s.sum = most, total, sum
-        pto.store(out, pto.cast(s.sum * pto.recip(s.total), dtype))
+        shares = pto.where(s.total == 0.0, 0.0, pto.recip(s.total))
+        pto.store(out, pto.cast(s.sum * shares, dtype))
 
     return merge_partials
 
