@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pto_wsp import ir, srcloc
 from pto_wsp.error_codes import Code
@@ -11,15 +11,12 @@ from pto_wsp.frontend import context
 from pto_wsp.frontend.scalar_expr import as_symint
 from pto_wsp.srcloc import SrcLoc
 
-if TYPE_CHECKING:
-    from pto_wsp.frontend.tensor import Tensor
-
 Extents = tuple[int | None, ...]  # None: any
 
 
-def expect(tensor: Tensor, extents: Extents) -> None:
-    """What is bound to the tensor, now or at execute, has to have these; what is known of a tensor
-    that is made in the workload is compared."""
+def expect(tensor: Any, extents: Extents) -> None:
+    """What is bound to the `Tensor`, now or at execute, has to have these; what is known of one that
+    is made in the workload is compared."""
     trace = context.active.get()
     if trace is None:
         raise CompileError(

@@ -108,17 +108,9 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
         index_keys,
         Y,
     ):
-        _expect_weights(shape, Wdq, Wuq, Wdkv, Wuk, Wuv, Wo, Wiq, Wik, Wiw)
-        for each in (X, Y):
-            expect(each, None, shape.d_model)
-        for each in (cos, sin):
-            expect(each, None, shape.rope // 2)
-        expect(latent, None, None, shape.width)
-        expect(index_keys, None, None, shape.index_dim)
-        check_f32("sparse_attention", X=X, Y=Y, latent=latent, index_keys=index_keys)
-        check_f32("sparse_attention", cos=cos, sin=sin, q_norm=q_norm, kv_norm=kv_norm)
-        check_f32("sparse_attention", Wdq=Wdq, Wuq=Wuq, Wdkv=Wdkv, Wuk=Wuk, Wuv=Wuv, Wo=Wo)
-        check_f32("sparse_attention", Wiq=Wiq, Wik=Wik, Wiw=Wiw)
+        _check_inputs(shape, X, Y, cos, sin, latent, index_keys)
+        _check_weights(shape, Wdq, Wuq, Wdkv, Wuk, Wuv, Wo, Wiq, Wik, Wiw)
+        check_f32("sparse_attention", q_norm=q_norm, kv_norm=kv_norm)
         check_f32("sparse_attention", index_norm=index_norm, index_bias=index_bias)
         tokens = X.shape[0]
         down = Tensor.temp((tokens, shape.q_rank), F32, name="down")
@@ -154,7 +146,20 @@ def sparse_attention(shape: SparseAttentionShape) -> WorkloadFunction:
     return sparse_attention
 
 
-def _expect_weights(shape: SparseAttentionShape, Wdq, Wuq, Wdkv, Wuk, Wuv, Wo, Wiq, Wik, Wiw):
+def _check_inputs(shape: SparseAttentionShape, X, Y, cos, sin, latent, index_keys):
+    check_f32("sparse_attention", X=X, Y=Y, latent=latent, index_keys=index_keys)
+    check_f32("sparse_attention", cos=cos, sin=sin)
+    for each in (X, Y):
+        expect(each, None, shape.d_model)
+    for each in (cos, sin):
+        expect(each, None, shape.rope // 2)
+    expect(latent, None, None, shape.width)
+    expect(index_keys, None, None, shape.index_dim)
+
+
+def _check_weights(shape: SparseAttentionShape, Wdq, Wuq, Wdkv, Wuk, Wuv, Wo, Wiq, Wik, Wiw):
+    check_f32("sparse_attention", Wdq=Wdq, Wuq=Wuq, Wdkv=Wdkv, Wuk=Wuk, Wuv=Wuv, Wo=Wo)
+    check_f32("sparse_attention", Wiq=Wiq, Wik=Wik, Wiw=Wiw)
     expect(Wdq, shape.q_rank, shape.d_model)
     expect(Wuq, shape.heads, shape.nope + shape.rope, shape.q_rank)
     expect(Wdkv, shape.width, shape.d_model)

@@ -199,14 +199,15 @@ def merge_partials(heads: int, dim: int, dtype: DType = F32, *, at_once: int = 1
         )
         last = parts.shape[0] - heads
         for at in pto.for_range(0, parts.shape[0], at_once * heads):
-            # In place of chunks beyond the last, that one is read again and weighs nothing: beyond
-            # the end a single row cannot be loaded.
+            # Rows beyond the last chunk weigh nothing. A single one cannot be loaded there: in its
+            # place the last one is read again.
             firsts = [at + c * heads for c in range(at_once)]
-            starts = [pto.minimum(first, last) for first in firsts]
+            starts = firsts if heads > 1 else [pto.minimum(first, last) for first in firsts]
             chunks = [slice(start, start + heads) for start in starts]
             mosts = [pto.pad(pto.load(stats[c, 0:1]), NEVER) for c in chunks]
-            counted = zip(firsts, mosts, strict=True)
-            mosts = [pto.where(first <= last, most, NEVER) for first, most in counted]
+            if heads == 1:
+                counted = zip(firsts, mosts, strict=True)
+                mosts = [pto.where(first <= last, most, NEVER) for first, most in counted]
             totals = [pto.pad(pto.load(stats[c, 1:2]), 0.0) for c in chunks]
             sums = [pto.pad(pto.load(parts[c, 0:dim]), 0.0) for c in chunks]
             most = functools.reduce(pto.maximum, mosts, s.most)
