@@ -15,8 +15,8 @@ Extents = tuple[int | None, ...]  # None: any
 
 
 def expect(tensor: Any, extents: Extents) -> None:
-    """What is bound to the `Tensor`, now or at execute, has to have these; what is known of one that
-    is made in the workload is compared."""
+    """What is bound to the `Tensor`, now or at execute, has to have these; of one that is made in
+    the workload, what is known is compared."""
     trace = context.active.get()
     if trace is None:
         raise CompileError(
