@@ -148,8 +148,8 @@ struct Window {
       __builtin_prefetch(reinterpret_cast<const char*>(data) + offset);
     }
   }
-  // The same for what the stores of row i will overwrite. Not behind the last row: another worker may
-  // be writing there.
+  // The same for what the stores of row i will overwrite. Not behind the last row: another worker
+  // may be writing there.
   template <int L, bool Full>
   PTOWSP_TILE void prefetch_to_write(i64 i, At<L, Full> part) const {
     if constexpr (Unit) {

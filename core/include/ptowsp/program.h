@@ -92,8 +92,8 @@ class Program {
     u64 epoch = 0;  // counts runs; a worker takes part once in each
     u32 busy = 0;   // workers still inside the current run
     Placement placement;
-    std::mutex closing;  // held by whoever closes; taken before `mutex`
-    u64 closed = 0;      // counts close(): threads that were made before it go
+    std::mutex closing;                 // held by whoever closes; taken before `mutex`
+    u64 closed = 0;                     // counts close(): threads that were made before it go
     std::atomic<bool> has_run = false;  // one is at work
     // Counts what `called` is told. What workers that stay awake look at most of the time.
     alignas(64) std::atomic<u64> calls = 0;
