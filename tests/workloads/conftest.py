@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from pto_wsp.frontend import trace
 def one_thread_of_torch() -> Iterator[None]:
     """Its matrices are tiny here, and others want the cores: a second thread would only wait."""
     try:
-        import torch
+        torch: Any = importlib.import_module("torch")
     except ImportError:
         yield
         return
