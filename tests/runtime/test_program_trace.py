@@ -244,11 +244,14 @@ def test_flows_of_a_file_join_the_right_slices(tmp_path: Path) -> None:
     ends = {e["id"]: e for e in found if e["ph"] == "f"}
     assert begins.keys() == ends.keys()
 
+    def ns(us: float) -> int:  # a slice begins where the one before it ends: no sums of fractions
+        return round(us * 1000)
+
     def inside(arrow: dict[str, Any]) -> list[int]:
         return [
             s["args"]["seq"]
             for s in slices
-            if s["tid"] == arrow["tid"] and s["ts"] <= arrow["ts"] < s["ts"] + s["dur"]
+            if s["tid"] == arrow["tid"] and 0 <= ns(arrow["ts"]) - ns(s["ts"]) < ns(s["dur"])
         ]
 
     joined = {(*inside(begins[k]), *inside(ends[k])) for k in begins}
