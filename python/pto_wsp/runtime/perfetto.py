@@ -104,11 +104,13 @@ def _tasks(rows: Trace) -> list[str]:
     kernels, which = np.unique(rows["kernel"], return_inverse=True)
     quoted = [json.dumps(str(kernel)) for kernel in kernels]
     start = rows["start_ns"].astype(np.int64)
+    # Clocks tick in 10 ns and more: a slice without length has no place for an arrow.
+    lasts = np.maximum(rows["end_ns"].astype(np.int64) - start, 1)
     columns = zip(
         which.tolist(),
         rows["worker"].tolist(),
         (start / 1000).tolist(),
-        ((rows["end_ns"].astype(np.int64) - start) / 1000).tolist(),
+        (lasts / 1000).tolist(),
         rows["task_id"].tolist(),
         rows["seq"].tolist(),
         rows["indices"].tolist(),
